@@ -11,7 +11,7 @@ PAIRS = {
     "README.zh-CN.md": "README.md",
     **{f"docs/zh/{path.name}": f"docs/{path.name}" for path in sorted((ROOT / "docs" / "zh").glob("*.md"))},
 }
-DECISIONS = "Decisions, each with its reason"
+DECISIONS = "[Decisions](decisions/README.md), each with its reason"
 """What of the English index has no translation begins here."""
 
 

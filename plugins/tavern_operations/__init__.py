@@ -1,11 +1,21 @@
-"""What operators do with a host: the settings of plugins, the audit log, backups, migrations of databases.
+"""What operators do with a host: settings of plugins, the audit log, backups, migrations of databases; metrics,
+alarms and advisories.
 
 Its module `host_commands` has the commands that help where no plugin can be loaded.
 """
 
 from __future__ import annotations
 
-from tavern_host import RouteInfo, hookimpl
+from tavern_host import (
+    CommandInfo,
+    CommandParameter,
+    PluginContext,
+    RouteInfo,
+    ServiceInfo,
+    hookimpl,
+    service_info,
+)
+from tavern_operations.api.metrics import METRICS
 
 _API = "tavern_host.contracts.host_api"
 _SETTINGS = "/api/plugins/{name}/settings"
@@ -13,8 +23,50 @@ _WEB = "tavern_operations.settings_routes"
 
 
 @hookimpl
+def tavern_register_services() -> list[ServiceInfo]:
+    """Return the service `metrics`."""
+    return [service_info(METRICS, "tavern_operations.metrics.service:HostMetrics")]
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    """Look for alarms, and compare what is installed with advisories, in a host that serves."""
+    if context.serving:
+        from tavern_operations.advisories.regular import compare_regularly  # imports what only a server needs
+        from tavern_operations.alarms.following import follow
+
+        context.tasks.spawn(follow(context), name="look for alarms in the audit log")
+        context.tasks.spawn(compare_regularly(context), name="compare what is installed with advisories")
+
+
+@hookimpl
+def tavern_register_commands() -> list[CommandInfo]:
+    """Return the commands `advisories` and `top`."""
+    return [
+        CommandInfo(
+            name="advisories",
+            help="Compare the packages of the host, of plugins and of scripts with a database of advisories (OSV).",
+            handler="tavern_operations.advisories.commands:advisories",
+            parameters=[
+                CommandParameter(name="--database", help="A file, folder or address, by default that of the settings.")
+            ],
+        ),
+        CommandInfo(
+            name="top",
+            help="Show what the server of the project does, and what each plugin costs, until Ctrl-C.",
+            handler="tavern_operations.metrics.top:top",
+            at_server=True,
+            parameters=[
+                CommandParameter(name="--every", type="number", default=2, help="Seconds between two looks."),
+                CommandParameter(name="--once", type="flag", help="Look once."),
+            ],
+        ),
+    ]
+
+
+@hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
-    """Return the routes of permissions, of settings and of the audit log."""
+    """Return the routes of permissions, of settings, of the audit log and of figures."""
     return [
         RouteInfo(
             method="GET",
@@ -61,5 +113,19 @@ def tavern_register_routes() -> list[RouteInfo]:
             handler=f"{_WEB}:config",
             summary="The options of all plugins that are not disabled, their values and where those come from.",
             answer=f"{_API}:ConfigOption[]",
+        ),
+        RouteInfo(
+            method="GET",
+            path="/metrics",
+            handler="tavern_operations.metrics.web:prometheus",
+            summary="All figures, as Prometheus reads them.",
+            content_type="text/plain",
+        ),
+        RouteInfo(
+            method="GET",
+            path="/api/figures",
+            handler="tavern_operations.metrics.web:figures",
+            summary="All figures.",
+            answer="tavern_host.contracts.metrics:Figure[]",
         ),
     ]

@@ -17,7 +17,7 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.workflows import Workflow
 from tavern_llm.api.llm import LlmRequest, LlmResponse
-from tavern_metrics.api.metrics import METRICS
+from tavern_operations.api.metrics import METRICS
 from tests.agents.agent_bench import AgentBench, agent, thinking
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

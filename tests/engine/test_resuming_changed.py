@@ -190,7 +190,7 @@ async def test_a_document_is_sent_as_to_a_run(shared: Bench, site: HttpClient, t
 
 async def test_a_mask_in_the_document_is_the_secret_that_it_stands_for(open_host: OpenHost, tmp_path: Path) -> None:
     secret = "whsec-7b1e42-0c4f91"
-    async with open_host("acme_flow", settings={"extensions.tavern-alarms.webhookSecret": secret}) as bench:
+    async with open_host("acme_flow", settings={"extensions.tavern-operations.webhookSecret": secret}) as bench:
         failed = await bench.run(steps(tmp_path, first=secret))
         shown = steps(tmp_path, bad=flow("NoteAlways", file=tmp_path / "bad"), first=MASK)
         answer, run = await changed(bench, failed.id, shown)

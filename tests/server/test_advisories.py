@@ -13,11 +13,11 @@ from aiohttp.test_utils import TestServer
 from helpers.command_line import tavern
 from helpers.repetition import Failures
 
-from tavern_advisories.database import compare
-from tavern_advisories.installed import Installed
 from tavern_host import Host
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.events import Event
+from tavern_operations.advisories.database import compare
+from tavern_operations.advisories.installed import Installed
 
 EVERYTHING = [[{"introduced": "0"}]]
 
@@ -137,7 +137,7 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
     none = tavern("--project", project, "advisories", "--database", database / "4.json")
     assert (none.code, none.out.strip()) == (0, "None of 1 advisories is about what is installed.")
     unset = tavern("--project", project, "advisories")
-    assert unset.code == 2 and "extensions.tavern-advisories.database" in unset.err
+    assert unset.code == 2 and "extensions.tavern-operations.advisoryDatabase" in unset.err
 
 
 async def test_a_database_is_downloaded(tmp_path: Path) -> None:
@@ -155,7 +155,10 @@ async def test_a_database_is_downloaded(tmp_path: Path) -> None:
 async def test_a_server_publishes_an_advisory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "database.json"
     database.write_text(json.dumps([advisory(name, ranges=EVERYTHING) for name in ("pluggy", "wine")]))
-    given = {"extensions.tavern-advisories.database": str(database), "extensions.tavern-advisories.hours": 1}
+    given = {
+        "extensions.tavern-operations.advisoryDatabase": str(database),
+        "extensions.tavern-operations.advisoryHours": 1,
+    }
     monkeypatch.setenv("TAVERN_SETTINGS", json.dumps(given))
     async with Host(tmp_path / "inn", serving=True, third_party=False) as host:
         events = host.events.subscribe("ADVISORY", since=0)

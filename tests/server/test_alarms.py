@@ -15,12 +15,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from helpers.repetition import Failures
 
-from tavern_alarms import following
-from tavern_alarms.patterns import Limits, Patterns
 from tavern_host import Host, clock
 from tavern_host.contracts.audit import AuditEntry
 from tavern_host.contracts.events import Event
 from tavern_host.testing.http import served
+from tavern_operations.alarms import following
+from tavern_operations.alarms.patterns import Limits, Patterns
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -75,10 +75,10 @@ async def test_alarms_are_events_and_reach_a_webhook(tmp_path: Path) -> None:
 
     app = web.Application()
     app.router.add_post("/alarm", take)
-    ours = "extensions.tavern-alarms"
+    ours = "extensions.tavern-operations"
     async with TestServer(app) as webhook:
         settings = {
-            f"{ours}.denials": 3,
+            f"{ours}.alarmDenials": 3,
             f"{ours}.webhook": str(webhook.make_url("/alarm")),
             f"{ours}.webhookSecret": "s3cret",
         }

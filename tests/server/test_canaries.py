@@ -147,7 +147,7 @@ def settings() -> dict[str, Any]:
         "extensions.tavern-llm.defaultModel": "m",
         "extensions.tavern-agents.recordRuns": True,
         "extensions.tavern-mcp.servers": {"remote": remote, "local": local},
-        "extensions.tavern-alarms.webhookSecret": WEBHOOK,
+        "extensions.tavern-operations.webhookSecret": WEBHOOK,
     }
 
 

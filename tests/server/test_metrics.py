@@ -16,8 +16,8 @@ from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.metrics import MAX_LABELLED, Figure, Tally
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
-from tavern_metrics.api.metrics import METRICS
-from tavern_metrics.web import exposition
+from tavern_operations.api.metrics import METRICS
+from tavern_operations.metrics.web import exposition
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (NaN|[+-]?Inf|-?[0-9.e+-]+)')
 ACME = """
@@ -150,10 +150,10 @@ async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None
         for _ in range(3):
             await anext(left)
         reading = asyncio.create_task(anext(left))
-        await until(lambda: "subscription" in host.owned("tavern-metrics"), "it waits for events")
+        await until(lambda: "tavern-operations.none" in host.owned("tavern-operations")["subscription"], "it waits")
         reading.cancel()  # the terminal is gone
         await asyncio.wait([reading])
-        assert "subscription" not in host.owned("tavern-metrics")
+        assert "tavern-operations.none" not in host.owned("tavern-operations")["subscription"]
 
         live = top({"every": 0.5, "once": False})
         kinds = [(await anext(live)).kind for _ in range(4)]

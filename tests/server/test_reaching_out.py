@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from helpers.upstream_proxy import set_variables, upstream_proxy
 
-from tavern_advisories.advisories import compared
-from tavern_alarms.following import _sent
 from tavern_host import LLM, Host, clock
 from tavern_host.common.proxies import NO_PROXY_HINT
 from tavern_host.contracts.accounts import ACCOUNTS
@@ -21,6 +19,8 @@ from tavern_host.contracts.errors import TavernError
 from tavern_host.testing.http import HttpClient, served
 from tavern_llm.api.llm import ChatMessage, LlmRequest
 from tavern_mcp.entry import servers_of
+from tavern_operations.advisories.comparing import compared
+from tavern_operations.alarms.following import _sent
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_limits import Connection, ProxyLimits
 from tavern_tools.api.toolcalls import TaskStatus, ToolTask
@@ -65,11 +65,11 @@ async def the_wheel_of_a_plugin(host: Host, site: HttpClient) -> Any:
 
 
 async def advisories(host: Host, site: HttpClient) -> Any:
-    await compared(context(host, "tavern-advisories"), f"{FAR}/all.zip")
+    await compared(context(host, "tavern-operations"), f"{FAR}/all.zip")
 
 
 async def the_webhook_of_alarms(host: Host, site: HttpClient) -> Any:
-    return await _sent(context(host, "tavern-alarms"), f"{FAR}/alarm", "msg_1", b"{}")
+    return await _sent(context(host, "tavern-operations"), f"{FAR}/alarm", "msg_1", b"{}")
 
 
 async def a_callback(host: Host, site: HttpClient) -> Any:

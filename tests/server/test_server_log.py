@@ -16,8 +16,8 @@ from tavern_host import Host, InvalidInput
 from tavern_host.common.log_context import logged_with
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.testing.http import HttpClient, served
-from tavern_metrics import server_log as logs
-from tavern_metrics.server_log import LOG_FILE, server_log
+from tavern_operations import server_log as logs
+from tavern_operations.server_log import LOG_FILE, server_log
 
 WAIT = {"nodes": [{"id": "w", "fullType": "core:Wait", "inputs": {"value": "x", "seconds": 0}}], "edges": []}
 

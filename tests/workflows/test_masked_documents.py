@@ -34,7 +34,7 @@ def document() -> dict[str, Any]:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[HttpClient]:
     """Serve a project with a secret that stands in a file of it."""
-    settings = {"extensions.tavern-alarms.webhookSecret": SECRET}
+    settings = {"extensions.tavern-operations.webhookSecret": SECRET}
     folder = tmp_path / "inn" / "workflows"
     folder.mkdir(parents=True)
     (folder / "keyed.json").write_text(json.dumps(document()))

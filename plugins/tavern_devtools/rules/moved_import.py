@@ -13,7 +13,7 @@ MODULES = {
     "tavern_host.common": "log_context proxies queries redaction",
     "tavern_host.sdk": "conditions",
     "tavern_host.storage": "databases retried_writes",
-    "tavern_advisories.api": "advisories",
+    "tavern_operations.api": "advisories",
     "tavern_agents.api": "agents callaccounts histories memory profilefiles recordings",
     "tavern_assistant.api": "assistant",
     "tavern_engine.api": "clusters runs",
@@ -32,7 +32,7 @@ NAMES = {
     ("clusters", "tavern_host.contracts.executions"): "RemoteWork",
     ("executions", "tavern_engine.api.executions"): "EXECUTION_ENGINE ExecutionEngine Resumed RunFilter RunQueue "
     "RunSummary",
-    ("metrics", "tavern_metrics.api.metrics"): "METRICS Metrics",
+    ("metrics", "tavern_operations.api.metrics"): "METRICS Metrics",
     ("nodes", "tavern_engine.api.nodes"): "NODE_MANAGER NodeManager",
     ("redaction", "tavern_workflows.api.redaction"): "masked_document",
     ("tools", "tavern_tools.api.tools"): "ACTIONS ExpandedPrompt TOOL_MANAGER ToolFilter ToolManager ToolQuery "

@@ -44,6 +44,6 @@ async def test_a_plugin_that_blocks_the_loop_fails_alone(
             time.sleep(0.01)
 
     caplog.set_level(logging.WARNING, "tavern.watchdog")
-    monkeypatch.setattr("tavern_metrics.watchdog.LIMIT", 1.0)  # as for users
+    monkeypatch.setattr("tavern_operations.watchdog.LIMIT", 1.0)  # as for users
     monkeypatch.setattr(sys, "block_until_blamed", block_until_blamed, raising=False)
     await fails_alone(inn, row)

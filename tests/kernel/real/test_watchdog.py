@@ -23,7 +23,7 @@ from helpers.waiting import until
 from tavern_host.contracts.plugins import Blocked, PluginState
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.report import Problems
-from tavern_metrics.watchdog import Watchdog
+from tavern_operations.watchdog import Watchdog
 
 LIMIT = 0.1
 

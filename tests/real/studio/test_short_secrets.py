@@ -13,7 +13,7 @@ SHORT = re.compile(r"The secret is short \(7 of at least 8 characters\)")
 
 async def test_a_short_secret_of_a_plugin_is_pointed_out_where_it_is_typed(studio: Studio) -> None:
     page = studio.page
-    await studio.open("/settings/tavern-alarms")
+    await studio.open("/settings/tavern-operations")
     for secret, shown in (("hunter2", 1), ("a long enough secret", 0)):
         await page.get_by_label("Secret of the webhook").fill(secret)
         await page.get_by_role("button", name="Save").click()

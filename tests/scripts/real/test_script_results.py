@@ -12,7 +12,7 @@ import pytest
 from helpers.repetition import Failures
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_metrics.api.metrics import METRICS
+from tavern_operations.api.metrics import METRICS
 from tavern_scripts.api.scripts import ScriptErrorType, ScriptRequest
 from tests.scripts.scripthost import Scripts, scripts_of
 

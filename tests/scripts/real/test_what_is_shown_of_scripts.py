@@ -59,7 +59,7 @@ async def test_no_path_of_this_machine_is_shown(
 def test_projects_do_not_decide_operators_settings(project: Path) -> None:
     given = {"tavern-scripts.unsafeAllowUnsandboxed": True, "tavern-scripts.memoryMegabytes": 9999}
     given |= {"tavern-tools.callbackHosts": ["*:80"], "tavern-tools.nodeTools": ["*"], "tavern-tools.access": {}}
-    given |= {"tavern-alarms.webhook": "http://127.0.0.1:9/", "tavern-alarms.denials": 0}
+    given |= {"tavern-operations.webhook": "http://127.0.0.1:9/", "tavern-operations.alarmDenials": 0}
     settings = {f"extensions.{key}": value for key, value in given.items()}
     (project / "tavern.yaml").write_text(json.dumps({"settings": settings}))
     listed = {value["key"]: value for value in tavern("--project", project, "settings", "list", "--json").json()}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.metrics import Figure
-from tavern_metrics.api.metrics import METRICS
+from tavern_operations.api.metrics import METRICS
 
 _ESCAPES_OF_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tavern_advisories.advisories import compared
-from tavern_advisories.api.advisories import ADVISORY, Advisory
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import TavernError
+from tavern_operations.advisories.comparing import compared
+from tavern_operations.api.advisories import ADVISORY, Advisory
 
 FIRST = 10.0
 """Seconds before the first comparison."""
@@ -21,8 +21,8 @@ async def compare_regularly(context: PluginContext) -> None:
     clock = asyncio.get_running_loop().time
     done, compared_at, known = "", 0.0, frozenset[tuple[str, ...]]()
     while True:
-        named = str(context.settings.get("database", "") or "").strip()
-        hours = float(context.settings.get("hours", 24))
+        named = str(context.settings.get("advisoryDatabase", "") or "").strip()
+        hours = float(context.settings.get("advisoryHours", 24))
         if named and (named != done or clock() - compared_at >= hours * 3600):
             done, compared_at = named, clock()
             try:

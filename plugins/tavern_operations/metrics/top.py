@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from tavern_engine.api.executions import RunFilter, RunSummary
 from tavern_host import EXECUTION_ENGINE, CommandOutput, InvalidInput, PluginContext, clock
 from tavern_host.contracts.executions import RunStatus
-from tavern_metrics.api.metrics import METRICS
+from tavern_operations.api.metrics import METRICS
 
 FASTEST, SLOWEST = 0.5, 3600.0
 """How many seconds may lie between two looks."""

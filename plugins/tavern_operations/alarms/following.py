@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tavern_advisories.api.advisories import ADVISORY
-from tavern_alarms.patterns import Limits, Patterns
 from tavern_host import PluginContext, clock
 from tavern_host.common.proxies import failed
 from tavern_host.contracts.audit import AUDIT, AuditEntry
 from tavern_host.contracts.errors import Misconfigured, TavernError
 from tavern_host.contracts.events import Event
 from tavern_host.storage.files import make_folder, write_atomic
+from tavern_operations.alarms.patterns import Limits, Patterns
+from tavern_operations.api.advisories import ADVISORY
 
 LOOK = 1.0
 """Seconds between two looks at the log."""
@@ -75,8 +75,8 @@ async def _newest(context: PluginContext, count: int) -> list[AuditEntry]:
 
 
 def _limits(context: PluginContext) -> Limits:
-    settings = context.settings
-    return Limits(int(settings.get("denials", 20)), int(settings.get("failures", 50)), settings.get("newHosts", True))
+    get = context.settings.get
+    return Limits(int(get("alarmDenials", 20)), int(get("alarmFailures", 50)), get("alarmNewHosts", True))
 
 
 async def _pass_on_advisories(context: PluginContext, sending: asyncio.Queue[_Message]) -> None:

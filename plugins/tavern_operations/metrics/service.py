@@ -12,7 +12,7 @@ from pathlib import Path
 from tavern_host import PluginContext
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_metrics.api.metrics import Metrics
+from tavern_operations.api.metrics import Metrics
 
 MAX_FIGURES = 5000
 """How many figures of one plugin are given."""

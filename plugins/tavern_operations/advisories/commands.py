@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from pydantic import JsonValue
 
-from tavern_advisories.advisories import compared
 from tavern_host import CommandOutput, PluginContext
+from tavern_operations.advisories.comparing import compared
 
 _COLUMNS = ["advisory", "package", "version", "fixed in", "severity", "where"]
 _SHOWN = 5

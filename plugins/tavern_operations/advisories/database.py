@@ -15,10 +15,10 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from tavern_advisories.api.advisories import Advisory
-from tavern_advisories.installed import Installed
-from tavern_advisories.versions import KEYS, in_events
 from tavern_host.contracts.errors import Misconfigured
+from tavern_operations.advisories.installed import Installed
+from tavern_operations.advisories.versions import KEYS, in_events
+from tavern_operations.api.advisories import Advisory
 
 MAX_RECORD = 16 << 20
 MAX_FILE = 1 << 30

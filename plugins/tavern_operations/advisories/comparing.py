@@ -7,21 +7,21 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tavern_advisories.database import MAX_FILE, Comparison, compare
-from tavern_advisories.installed import installed
 from tavern_host import PluginContext
 from tavern_host.common.proxies import failed
 from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
+from tavern_operations.advisories.database import MAX_FILE, Comparison, compare
+from tavern_operations.advisories.installed import installed
 
 _PART = 1 << 20
 _SECONDS = 900.0
-_SETTING = "extensions.tavern-advisories.database"
+_SETTING = "extensions.tavern-operations.advisoryDatabase"
 
 
 async def compared(context: PluginContext, named: str = "") -> Comparison:
     """Return what a database, by default that of the settings, says about what is installed. Raises `Misconfigured`,
     `ServiceUnavailable`."""
-    named = named or str(context.settings.get("database", "") or "").strip()
+    named = named or str(context.settings.get("advisoryDatabase", "") or "").strip()
     if not named:
         hint = f"name one with --database, or for always by `tavern settings set {_SETTING} FILE-OR-ADDRESS`"
         raise Misconfigured(f"there is no database of advisories: {hint}")

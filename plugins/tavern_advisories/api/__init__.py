@@ -1,1 +1,0 @@
-"""What others may import of this plugin: the contracts of known weaknesses of installed packages."""

@@ -1,0 +1,1 @@
+"""What others may import of this plugin: the contracts of figures of the host, and of known weaknesses."""
