@@ -406,7 +406,8 @@ async def test_a_first_party_plugin_provides_what_the_page_says(tmp_path: Path) 
     told = {row["plugin"].strip("`"): code_in(row["provides"]) for row in table(part)}
     told[facts.HOST] = code_in(part.partition("The host itself provides ")[2].partition(".\n")[0])
     provided: dict[str, set[str]] = {**{folder.name: set() for folder in facts.PLUGINS}, facts.HOST: set()}
-    settings = {"extensions.tavern-postgres.url": "postgresql:///none"}  # what it provides, it provides then
+    set_up = {"postgres.url": "postgresql:///none", "dask.scheduler": "local"}  # what they provide, they provide then
+    settings = {f"extensions.tavern-{key}": value for key, value in set_up.items()}
     async with Host(tmp_path / "project", settings=settings) as host:
         for service in interfaces():
             provider = (await host.services.get(PLUGINS).service_stack(service))[0].plugin

@@ -1,6 +1,6 @@
 """Runs nodes of workflows on a Dask cluster: the service `nodeCluster`.
 
-No node is run there, and `distributed` is not imported, until the operator has named a scheduler.
+Nothing is offered, and nothing imported, until the operator has named a scheduler.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from tavern_host.contracts.errors import Misconfigured
 
 @hookimpl
 def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
-    """Offer `nodeCluster`. Raises `Misconfigured` where a cluster is set up and what it needs is missing."""
-    if context.settings.get("scheduler") and importlib.util.find_spec("distributed") is None:
+    """Offer `nodeCluster`, if a cluster is set up. Raises `Misconfigured` where what it needs is missing."""
+    if not context.settings.get("scheduler"):
+        return []
+    if importlib.util.find_spec("distributed") is None:
         raise Misconfigured("a Dask cluster is set up, but `distributed` is missing: pip install tavern-host[dask]")
     return [service_info(NODE_CLUSTER, "tavern_dask.cluster:DaskCluster")]

@@ -31,11 +31,10 @@ from tavern_engine.run.output_calls import check_principal, filtered, with_call_
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_engine.run.queue_messages import QueueMessages
 from tavern_engine.run.record import RunRecord, list_in_memory
-from tavern_engine.run.remote_nodes import cluster_of
 from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import RunExecution, places_of
 from tavern_engine.run.scheduler import GRACE
-from tavern_engine.run.scope import Scope
+from tavern_engine.run.scope import Scope, cluster_of
 from tavern_engine.run.stream_messages import Message
 from tavern_host import Blob, CallContext, PluginContext
 from tavern_host.common.log_context import logged_with

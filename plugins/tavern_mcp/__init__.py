@@ -43,7 +43,7 @@ def tavern_register_services() -> list[ServiceInfo]:
 @hookimpl
 async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
     """Return the tools of the servers."""
-    if not context.settings.layers("servers").keys() - {"default"}:
+    if not _is_set(context, "servers"):
         return []
     from tavern_mcp.entry import servers_of
 
@@ -53,7 +53,7 @@ async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
 @hookimpl
 def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInfo]:
     """Return the prompts of the servers that need no arguments, as far as they are known."""
-    if not context.settings.layers("servers").keys() - {"default"}:
+    if not _is_set(context, "servers"):
         return []
     from tavern_mcp.entry import known_prompts
 
@@ -104,6 +104,19 @@ def tavern_register_commands() -> list[CommandInfo]:
 async def tavern_startup(context: PluginContext) -> None:
     """Connect the servers in a host that serves, so that their tools are known."""
     if context.serving:
-        from tavern_mcp.entry import connect_all
+        context.tasks.spawn(_connect(context), name="connect MCP servers")
 
-        context.tasks.spawn(connect_all(context), name="connect MCP servers")
+
+async def _connect(context: PluginContext) -> None:
+    """Wait until something is set up, and connect the servers."""
+    changes, changed = context.settings.changes(), list[str]()
+    while not (_is_set(context, "servers") or _is_set(context, "offer")):
+        if not (changed := await anext(changes, [])):  # the plugin is unloaded
+            return
+    from tavern_mcp.entry import connect_all
+
+    await connect_all(context, changes, changed)
+
+
+def _is_set(context: PluginContext, key: str) -> bool:
+    return bool(context.settings.layers(key).keys() - {"default"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
@@ -27,19 +28,20 @@ async def servers_of(context: PluginContext) -> Servers:
     return state.servers
 
 
-async def connect_all(context: PluginContext) -> None:
+async def connect_all(context: PluginContext, changes: AsyncIterator[list[str]], changed: list[str]) -> None:
     """Connect all servers that may be used, and again when they are set up in another way; report what is to be offered
-    and is not there."""
+    and is not there. `changed` are the settings that changed before, since the start."""
     servers = await servers_of(context)
-    changes = context.settings.changes()
     await servers.connect_all()
-    await _report(context)
     context.tasks.spawn(_try_again(servers), name="connect MCP servers that could not be reached")
-    async for keys in changes:
-        if "servers" in keys:
-            await servers.connect_all()
+    while True:
+        if "servers" in changed:
             context.events.publish(CHANGED, {})
         await _report(context)
+        if not (changed := await anext(changes, [])):
+            return
+        if "servers" in changed:
+            await servers.connect_all()
 
 
 async def _report(context: PluginContext) -> None:

@@ -86,12 +86,17 @@ class NoDatabases:
     async def is_back(self, seconds): return False
     async def announce(self, event, payload, *, call=None): pass
 
+class NoCluster:
+    async def takes(self): return "none"
+    async def run(self, group, *, call=None): yield []
+    async def release(self, pass_id, *, call=None): pass
+
 @hookimpl
 def tavern_register_services(context):
-    box = ServiceInfo(service="pub.box", handler=f"{__name__}:MyBox")
+    others = {"pub.box": "MyBox", "nodeCluster": "NoCluster", "sharedDatabases": "NoDatabases"}
     if context.services.has("toolManager"):  # whose tasks would be in the databases
-        return [box]
-    return [box, ServiceInfo(service="sharedDatabases", handler=f"{__name__}:NoDatabases")]
+        del others["sharedDatabases"]
+    return [ServiceInfo(service=service, handler=f"{__name__}:{name}") for service, name in others.items()]
 """
 PUBLISHES = {
     "services": [

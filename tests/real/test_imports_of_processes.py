@@ -105,6 +105,31 @@ def test_a_host_that_links_imports_no_plugin(tmp_path: Path) -> None:
     assert tops(loaded) & {"aiohttp", "click", "jsonschema", "networkx", "rich"} == set()
 
 
+def test_what_is_not_set_up_is_not_imported(tmp_path: Path) -> None:
+    """Of a cluster, a shared database and MCP servers a host that serves knows what their plugins offer."""
+    code = """
+import asyncio
+from pathlib import Path
+from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, Host
+from tavern_host.contracts.executions import RunRequest
+
+async def main():
+    async with Host(Path("inn"), serving=True) as host:
+        engine = host.services.get(EXECUTION_ENGINE)
+        upper = {"id": "a", "type": "core:UpperCase", "inputValues": {"text": "ale"}}
+        run = await engine.run(RunRequest(workflow={"id": "w", "nodes": [upper], "edges": []}))
+        assert run.status == "complete", run
+        await host.services.get(TOOL_MANAGER).list_tools()
+
+asyncio.run(main())"""
+    loaded = modules_after(code, cwd=tmp_path)
+    ours = {"tavern_dask", "tavern_postgres", "tavern_mcp"}
+    offered = {*ours, "tavern_mcp.api", "tavern_mcp.api.servers"}
+    assert tops(loaded) & {"dask", "distributed", "mcp", "psycopg", "psycopg_pool"} == set()
+    assert {name for name in loaded if name.partition(".")[0] in ours} == offered
+    assert {name for name in loaded if name.startswith("tavern_engine.run.remote")} == set()
+
+
 def test_listing_and_showing_plugins_imports_none(tmp_path: Path) -> None:
     code = (
         "from tavern_host.cli.terminal import run\n"

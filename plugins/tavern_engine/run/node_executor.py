@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import VALUE, Level, PlanNode, Role
@@ -17,8 +17,7 @@ from tavern_engine.run.json_values import carried_outputs, error_form, large
 from tavern_engine.run.loop_log import LoopLog
 from tavern_engine.run.loops import Body, run_loop
 from tavern_engine.run.node_table import State
-from tavern_engine.run.remote_nodes import RUNNING_REMOTELY, RemoteNodes
-from tavern_engine.run.scope import Scope
+from tavern_engine.run.scope import RUNNING_REMOTELY, Scope
 from tavern_engine.run.selection import Selection
 from tavern_engine.run.stream_writer import StreamOpener, StreamWriter
 from tavern_engine.run.streams import ListStream, StreamBroken
@@ -28,6 +27,9 @@ from tavern_host.contracts.nodes import NodeCall, NodeInstance, SlotDefinition
 from tavern_host.contracts.workflows import NodePolicy
 from tavern_workflows.api.dataflow import coerce, empty_value
 from tavern_workflows.api.workflows import ERROR_OUTPUT
+
+if TYPE_CHECKING:
+    from tavern_engine.run.remote_nodes import RemoteNodes
 
 _NO_POLICY = NodePolicy()
 

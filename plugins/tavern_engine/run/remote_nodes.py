@@ -14,12 +14,11 @@ from collections.abc import Iterable
 from time import perf_counter
 from typing import Any, Protocol
 
-from tavern_engine.api.clusters import NODE_CLUSTER, Handle, RemoteNode, RemoteResult
+from tavern_engine.api.clusters import Handle, RemoteNode, RemoteResult
 from tavern_engine.cache.cache import copied
 from tavern_engine.compile.plan import Input, Level, PlanNode
 from tavern_engine.run.remote_descriptions import Descriptions, RemoteValue, may_go, may_repeat
 from tavern_engine.run.scope import Cluster, Scope
-from tavern_host import PluginContext
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext, new_id
 from tavern_host.contracts.errors import TavernError, error_of
@@ -28,9 +27,6 @@ from tavern_host.storage.values import decode_loose
 
 AT_ONCE = 200
 """How many nodes are sent in one step of the event loop."""
-
-RUNNING_REMOTELY: dict[str, Any] = {}
-"""Stands for the outputs of a node that was sent to the cluster; it is this one object."""
 
 
 class Executing(Protocol):
@@ -74,15 +70,6 @@ class Scheduling(Protocol):
 
     def fail(self, error: BaseException) -> None:
         """End with an error of the engine."""
-
-
-async def cluster_of(context: PluginContext) -> Cluster | None:
-    """Return the cluster that is set up, if there is one."""
-    if not context.services.has(NODE_CLUSTER):
-        return None
-    service = context.services.get(NODE_CLUSTER)
-    takes = await service.takes()
-    return Cluster(service, takes == "pure") if takes != "none" else None
 
 
 class RemoteNodes:

@@ -15,18 +15,20 @@ import asyncio
 from collections import deque
 from contextvars import Context, copy_context
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tavern_engine.compile.node_kinds import Invocation
 from tavern_engine.compile.plan import Level
 from tavern_engine.run.event_batch import Completions
 from tavern_engine.run.json_values import carried_outputs
 from tavern_engine.run.node_executor import NodeExecutor
-from tavern_engine.run.remote_nodes import RUNNING_REMOTELY, RemoteNodes
-from tavern_engine.run.scope import Scope
+from tavern_engine.run.scope import RUNNING_REMOTELY, Scope
 from tavern_engine.run.selection import Selection
 from tavern_host.contracts.errors import ErrorInfo, OutputError
 from tavern_host.contracts.wire import LIMIT
+
+if TYPE_CHECKING:
+    from tavern_engine.run.remote_nodes import RemoteNodes
 
 SLICE = 0.001
 """Seconds of a worker's time slice, after which it yields to the event loop. Outputs of so short a time are passed on
@@ -92,6 +94,8 @@ class Scheduler:
         self._invocations = level.invocations
         self._remote: RemoteNodes | None = None
         if scope.cluster is not None:
+            from tavern_engine.run.remote_nodes import RemoteNodes
+
             remote = RemoteNodes(self, level, written, self._in_degree, scope.cluster)
             if remote.placed:
                 self._remote = self.executor.remote = remote

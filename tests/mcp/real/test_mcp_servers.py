@@ -14,6 +14,8 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, operator_call
+from tavern_host.contracts.settings import SETTINGS as HOST_SETTINGS
+from tavern_host.contracts.settings import SettingsChange
 from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, EntryContent, KnowledgeEntry
 from tavern_mcp import entry
 from tavern_tools.api.toolcalls import ToolErrorType, current_report, reporting_to
@@ -217,6 +219,18 @@ async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypat
     (folders.config / "host.yaml").write_text(json.dumps({"settings": {SERVERS: {"slow": SLOW}}}))
     async with Host(tmp_path / "project", folders=folders) as host:
         assert "it is not connected yet" in str((await Desk(host).call("mcp:slow/echo")).error)
+
+
+async def test_the_first_server_is_connected_when_it_is_set_up(tmp_path: Path) -> None:
+    folders = make_project(tmp_path, {})
+    async with Host(tmp_path / "project", folders=folders, serving=True) as host:
+        events = host.events.subscribe("TOOLS_CHANGED")
+        change = SettingsChange(plugin="tavern-mcp", values={SERVERS: {"odd": odd(sandbox=False)}})
+        await host.services.get(HOST_SETTINGS).save(change)
+        while (await anext(events)).plugin != "tavern-mcp":
+            pass
+        (server,) = await host.services.get(_mcp()).servers()
+        assert server.status == "connected"
 
 
 def _mcp() -> Any:

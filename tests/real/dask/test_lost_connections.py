@@ -173,6 +173,8 @@ async def test_wrong_addresses_and_certificates_are_explained(
     ]
     grow = workflow({"grow": {"type": "acme-far:Grow", "placement": "cluster", "inputValues": {"size": 3}}})
     faults = []
+    async with Host(tmp_path / "project") as host:  # whether there is a cluster is read at the start
+        await host.services.get(SETTINGS).save(SettingsChange(plugin="tavern-dask", values={"scheduler": "local"}))
     async with silent, Host(tmp_path / "project", plugins=FOLDERS, trust=TRUST) as host:
         for values, expected in wrong:
             change = {key: values.get(key) for key in ("scheduler", "connectSeconds", *names)}
