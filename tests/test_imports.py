@@ -155,6 +155,13 @@ def test_first_party_plugins_import_only_what_authors_may() -> None:
                     assert named - documented == set(), "docs/plugin-api.md does not tell of them"
 
 
+def test_nothing_pickles() -> None:
+    """Values have codecs: to read bytes runs no code that they name."""
+    files = [file for folder in (KERNEL, PLUGINS, ROOT / "contrib") for file in sorted(folder.rglob("*.py"))]
+    found = [file for file in files if found_in(file).modules & {"cloudpickle", "dill", "pickle", "shelve"}]
+    assert found == []
+
+
 def test_an_api_needs_the_kernel_other_apis_and_pydantic() -> None:
     with Failures() as failures:
         for plugin in FIRST_PARTY:

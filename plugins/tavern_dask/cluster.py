@@ -68,8 +68,7 @@ class DaskCluster(NodeCluster):
 
     async def release(self, pass_id: str, *, call: CallContext | None = None) -> None:
         """Forget the values of a pass."""
-        known = self._passes.pop(pass_id, None)
-        if known is not None:
+        if (known := self._passes.pop(pass_id, None)) is not None:
             await known.close()
 
     async def client(self) -> Client:
@@ -113,8 +112,6 @@ class DaskCluster(NodeCluster):
 
     async def _connected(self) -> Client:
         address = str(self._context.settings.get("scheduler") or "").strip()
-        if not address:
-            raise ServiceUnavailable("no Dask cluster is set up")
         await run_in_thread(_import, what="importing distributed")
         from distributed import Client
 

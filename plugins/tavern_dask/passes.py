@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import pickle
 from collections import deque
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass
@@ -18,9 +17,10 @@ from distributed.scheduler import KilledWorker
 
 from tavern_dask.code import Shipping
 from tavern_dask.tasks import UNKNOWN, tasks_of
-from tavern_dask.worker import REPORT, Holding, Outcome, Placed, Work, report, run_work, stop
-from tavern_engine.api.clusters import NodeSource, RemoteGroup, RemoteNode, RemoteResult
+from tavern_dask.worker import REPORT, Contents, Holding, Outcome, Placed, Work, report, run_work, stop
+from tavern_engine.api.clusters import NodeSource, RemoteGroup, RemoteNode, RemoteResult, Values
 from tavern_host.contracts.errors import ServiceUnavailable, describe, error_info
+from tavern_host.runtime.codec import encode
 
 MOST_LOSSES = 4
 """How often a node may have been running at a worker that was lost, each time that the scheduler gives it up: after the
@@ -70,6 +70,7 @@ class Sent:
     """A node that was sent, and what is known of it."""
 
     placed: Placed
+    contents: Contents = ({}, {}, {})
     future: Future | None = None
     """That of the task that has its values; None: they were given up."""
     is_awaited: bool = True
@@ -126,10 +127,11 @@ class Pass:
         """Run a group; yields results as they come."""
         async with self._in_turn:  # what a group takes of another one is sent before it
             client, names = await self._shipped(group.sources)
-            left = {
-                node.number: Sent(Placed(node, names[node.source], f"tavern-{self._id}-{next(self._count)}"))
-                for node in group.nodes
-            }
+            left = {}
+            for node in group.nodes:
+                key, bare = f"tavern-{self._id}-{next(self._count)}", {"inputs": Values(), "blobs": {}}
+                placed = Placed(node=node.model_copy(update=bare), code=names[node.source], key=key)
+                left[node.number] = Sent(placed, (node.inputs.encoded, node.inputs.binary, node.blobs))
             self._sent |= left
             results = self._undone(left)
             completed = as_completed(self._send(client, left), loop=client.loop)
@@ -258,14 +260,13 @@ class Pass:
             key = places[task[0].number]
             before = {handle.node for node in task for handle in node.handles} - {node.number for node in task}
             sources = {places[number] if number in places else self._sent[number].key for number in before}
-            placed = [self._sent[node.number].placed for node in task]
-            work = Work(self._id, placed, is_noted=self._sent[task[0].number].was_lost)
-            graph[key] = Task(key, run_work, pickle.dumps(work), *map(TaskRef, sources))
+            sent = [self._sent[node.number] for node in task]
+            work = Work(pass_id=self._id, nodes=tuple(one.placed for one in sent), is_noted=sent[0].was_lost)
+            graph[key] = Task(key, run_work, encode(work, Work), [one.contents for one in sent], *map(TaskRef, sources))
         futures = dict(zip(graph, client.get(graph, list(graph), sync=False), strict=True))
         for number, key in places.items():
-            sent = self._sent[number]
-            if number in numbers or not sent.is_awaited:  # else it is sent where it is awaited
-                sent.future = futures[key]
+            if number in numbers or not self._sent[number].is_awaited:  # else it is sent where it is awaited
+                self._sent[number].future = futures[key]
         return list(futures.values())
 
     def _undone(self, numbers: Collection[int]) -> list[RemoteResult]:

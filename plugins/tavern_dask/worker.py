@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import pickle
 import threading
 import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import dask
 from distributed import Semaphore, get_worker
@@ -35,7 +34,8 @@ from tavern_host.contracts.errors import (
 )
 from tavern_host.contracts.executions import RemoteWork
 from tavern_host.contracts.nodes import NodeInstance
-from tavern_host.contracts.wire import WireError, wire_value
+from tavern_host.contracts.wire import Model, WireError, wire_value
+from tavern_host.runtime.codec import decode
 from tavern_host.storage.values import decode_loose, encode_loose
 from tavern_workflows.api.dataflow import converter
 
@@ -60,20 +60,23 @@ _lock = threading.Lock()
 _of_thread = threading.local()
 _contents: contextvars.ContextVar[dict[str, bytes]] = contextvars.ContextVar("contents")
 
+Contents = tuple[dict[str, bytes], dict[str, bytes], dict[str, bytes]]
+"""What a node is sent with, as the bytes that it is: `encoded` and `binary` of its inputs, and its Blobs."""
 
-class Placed(NamedTuple):
-    """A node with the name of its code; `key` names this attempt alone."""
+
+class Placed(Model):
+    """A node, without its contents, with the name of its code; `key` names this attempt alone."""
 
     node: RemoteNode
     code: str
     key: str
 
 
-class Work(NamedTuple):
+class Work(Model):
     """A task of a pass: nodes, each after those whose values it takes. Where `is_noted`, each says that it begins."""
 
     pass_id: str
-    nodes: list[Placed]
+    nodes: tuple[Placed, ...]
     is_noted: bool
 
 
@@ -97,16 +100,16 @@ class _Misplaced(Exception):
     """A node needs what is at the host alone."""
 
 
-def run_work(encoded: bytes, *before: Outcome) -> Outcome:
-    """Run a task; `before` are the outcomes of those whose values it takes."""
-    work: Work = pickle.loads(encoded)
+def run_work(encoded: bytes, contents: list[Contents], *before: Outcome) -> Outcome:
+    """Run a `Work`, with the contents of its nodes; `before` are the outcomes of those whose values it takes."""
+    work: Work = decode(encoded, Work)
     values = {number: given for outcome in before for number, given in outcome.values.items()}
-    own: dict[int, Values] = {}
-    results = []
-    for placed in work.nodes:
+    own, results = dict[int, Values](), list[RemoteResult]()
+    for placed, (inputs, binary, blobs) in zip(work.nodes, contents, strict=True):
         if work.is_noted:
             _note(work.pass_id, placed.node.number)
-        result, outputs = _run(placed, work.pass_id, values)
+        node = placed.node.model_copy(update={"inputs": Values(encoded=inputs, binary=binary), "blobs": blobs})
+        result, outputs = _run(placed.model_copy(update={"node": node}), work.pass_id, values)
         results.append(result)
         if outputs is not None:
             own[result.number] = values[result.number] = outputs
@@ -141,8 +144,7 @@ def _run(placed: Placed, pass_id: str, values: dict[int, Values]) -> tuple[Remot
         instance = opened(placed.code, node.config, _CONTEXT)
         if not node.may_repeat:
             _begin_once(placed.key)
-        given = _limited(instance, node, inputs, pass_id)
-        outputs = _encoded(given)
+        outputs = _encoded(_limited(instance, node, inputs, pass_id))
     except _Undone:
         return RemoteResult(number=node.number, is_undone=True), None
     except _Misplaced as reason:

@@ -37,16 +37,12 @@ async def connect_all(context: PluginContext, changes: AsyncIterator[list[str]],
     while True:
         if "servers" in changed:
             context.events.publish(CHANGED, {})
-        await _report(context)
+        for message in await unmatched(context):
+            context.hooks.report(context.plugin, message, hint="tavern tools list shows what there is")
         if not (changed := await anext(changes, [])):
             return
         if "servers" in changed:
             await servers.connect_all()
-
-
-async def _report(context: PluginContext) -> None:
-    for message in await unmatched(context):
-        context.hooks.report(context.plugin, message, hint="tavern tools list shows what there is")
 
 
 async def _try_again(servers: Servers) -> None:

@@ -6,6 +6,8 @@ Its module `host_commands` has the commands that help where no plugin can be loa
 
 from __future__ import annotations
 
+from functools import partial
+
 from tavern_host import (
     CommandInfo,
     CommandParameter,
@@ -67,23 +69,21 @@ def tavern_register_commands() -> list[CommandInfo]:
 @hookimpl
 def tavern_register_routes() -> list[RouteInfo]:
     """Return the routes of permissions, of settings, of the audit log and of figures."""
+    get = partial(RouteInfo, method="GET")
     return [
-        RouteInfo(
-            method="GET",
+        get(
             path="/api/permissions",
             handler="tavern_operations.explaining:list_permissions",
             summary="Every permission that there is, and the plugins that ask for it.",
             answer="tavern_host.contracts.plugins:AskedPermission[]",
         ),
-        RouteInfo(
-            method="GET",
+        get(
             path="/api/why/{subject}",
             handler="tavern_operations.explaining:explain",
             summary="Why a plugin, permission, service or hook is as it is.",
             answer="tavern_host.contracts.plugins:Explanation",
         ),
-        RouteInfo(
-            method="GET",
+        get(
             path="/api/audit",
             handler="tavern_operations.audit_routes:show",
             summary="The newest entries of the audit log, oldest first.",
@@ -91,8 +91,7 @@ def tavern_register_routes() -> list[RouteInfo]:
             answer="tavern_host.contracts.audit:AuditEntry[]",
             access="operate",
         ),
-        RouteInfo(
-            method="GET",
+        get(
             path=_SETTINGS,
             handler=f"{_WEB}:show",
             summary="A plugin's settings in force by full key; secrets are masked, what is not set is null.",
@@ -107,22 +106,19 @@ def tavern_register_routes() -> list[RouteInfo]:
             answer=f"{_API}:SettingsSaved",
             access="operate",
         ),
-        RouteInfo(
-            method="GET",
+        get(
             path="/api/config",
             handler=f"{_WEB}:config",
             summary="The options of all plugins that are not disabled, their values and where those come from.",
             answer=f"{_API}:ConfigOption[]",
         ),
-        RouteInfo(
-            method="GET",
+        get(
             path="/metrics",
             handler="tavern_operations.metrics.web:prometheus",
             summary="All figures, as Prometheus reads them.",
             content_type="text/plain",
         ),
-        RouteInfo(
-            method="GET",
+        get(
             path="/api/figures",
             handler="tavern_operations.metrics.web:figures",
             summary="All figures.",

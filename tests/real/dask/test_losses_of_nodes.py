@@ -10,7 +10,7 @@ from tavern_engine.api.clusters import RemoteNode, Values
 
 
 def sent() -> Sent:
-    return Sent(Placed(RemoteNode(number=0, source=0, config=Values(), inputs=Values()), "code", "key"))
+    return Sent(Placed(node=RemoteNode(number=0, source=0, config=Values(), inputs=Values()), code="code", key="key"))
 
 
 def test_a_node_that_ends_workers_fails() -> None:
