@@ -89,7 +89,7 @@ def _unreachable(package: ModuleType, modules: Collection[ModuleType]) -> Iterat
 
 def _members(package: ModuleType, modules: Collection[ModuleType]) -> Iterator[tuple[str, Any]]:
     """Yield what modules that know the mark define, and what their classes do."""
-    for module in dict.fromkeys((package, *modules)):
+    for module in (package, *(one for one in modules if one is not package)):
         known = vars(module) if isinstance(module, ModuleType) else {}
         if "hookimpl" not in known and "tavern_host" not in known:
             continue  # as nearly all modules: this runs at each load

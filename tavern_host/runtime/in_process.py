@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import inspect
+import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from pkgutil import iter_modules, resolve_name
 from types import ModuleType
@@ -142,7 +143,8 @@ class InProcessRuntime:
         module_name, _, path = handler.partition(":")
         if not self._is_inside(module_name) or not path:
             return Problem(message=self._wrong_form(handler))
-        names = vars(self._modules[module_name]) if module_name in self._modules else self._names(module_name)
+        module = self._modules.get(module_name)
+        names = self._names(module_name) if module is None else vars(module) if type(module) is ModuleType else _ANY
         if names is None:
             parent = module_name.rpartition(".")[0]
             modules = iter_modules(getattr(self._modules.get(parent), "__path__", ()), f"{parent}.")
@@ -224,21 +226,34 @@ class InProcessRuntime:
 
 _MEND = "correct the name, or add what it names"
 
-_ANY = frozenset({"*", "__getattr__", "globals"})
+_ANY = frozenset({"*", "__getattr__"})
 """With one of these, a module may have names that its code does not show."""
+_UNSEEN = re.compile(rb"\b(globals?|locals|vars|setattr|exec|modules|__dict__|__getattr__)\b|import[\s\\]*\*")
+"""What gives a module such names; also where it only stands in a comment."""
 
 
 def _names(module: str, *, is_read: bool) -> frozenset[str] | None:
     """Return the names in a module's code, or `*` where it is not read or cannot be; None where there is no module."""
     try:
-        spec = importlib.util.find_spec(module)
-    except ImportError:
-        return None
-    if spec is None or not is_read or not (spec.origin or "").endswith(".py"):
-        return None if spec is None else _ANY
-    try:
+        spec = _spec(module)
+        if spec is None or not is_read or not (spec.origin or "").endswith(".py"):
+            return None if spec is None else _ANY
         source = Path(str(spec.origin)).read_bytes()
         names = compile(source, str(spec.origin), "exec", dont_inherit=True).co_names
-    except (OSError, SyntaxError, ValueError):  # it is said when it is imported
+    except ModuleNotFoundError:
+        return None
+    except Exception:  # it is said when it is imported
         return _ANY
-    return _ANY if b"import *" in source else frozenset(names)
+    return _ANY if _UNSEEN.search(source) else frozenset(names)
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Return where a module of a package is that is imported; unlike `find_spec`, it imports no package on the way."""
+    parent = module.rpartition(".")[0]
+    if parent in sys.modules:
+        path = getattr(sys.modules[parent], "__path__", None)
+    else:
+        found = _spec(parent) if parent else None
+        path = found.submodule_search_locations if found is not None else None
+    specs = (finder.find_spec(module, path) for finder in sys.meta_path) if path is not None else ()
+    return next((spec for spec in specs if spec is not None), None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from helpers.repetition import Failures
-from plugin_maker import host_with, make_plugin, module_of, without_place, write
+from plugin_maker import host_with, make_plugin, module_of, problems_of, without_place, write
 
 from tavern_host import Host, NodeDefinition
 from tavern_host.contracts.contributions import handler_of
@@ -321,6 +322,33 @@ async def tavern_register_commands():
 
 
 # --- handlers ----------------------------------------------------------------------------------------
+
+
+UNSEEN = {
+    "another spelling of a star": "from .parts import  *\n",
+    "a global statement": "def make():\n    global answer\n    answer = len\nmake()\n",
+    "globals in a function": "def make():\n    globals()['answer'] = len\nmake()\n",
+    "setattr": "import sys\nsetattr(sys.modules[__name__], 'answer', len)\n",
+    "the module's dict": "from . import __name__ as me\nimport sys\nsys.modules[me + '.web4'].answer = len\n",
+    "exec": "exec('answer = len')\n",
+    "too deep to be compiled": f"answer = {'-' * 100_000}1\n",
+}
+"""Modules that have a handler, or fail, in a way that their code does not show."""
+
+
+async def test_a_handler_that_code_does_not_show_is_no_fault(tmp_path: Path) -> None:
+    named = [f"web{number}" for number in range(len(UNSEEN))] + ["shut.web", "odd"]
+    routes = [route(f"{OWN}/{one}", handler=f"f'{{__name__}}.{one}:answer'") for one in named]
+    folder = declaring(tmp_path, ROUTES, *routes, code="from . import odd\n")
+    write(folder / "parts.py", "def answer(): ...\n")
+    for number, code in enumerate(UNSEEN.values()):
+        write(folder / f"web{number}.py", code)
+    write(folder / "odd.py", "import sys, types\nsys.modules[__name__] = types.SimpleNamespace(answer=len)\n")
+    write(folder / "shut" / "__init__.py", "raise RuntimeError('nobody asked yet')\n")
+    write(folder / "shut" / "web.py", "def answer(): ...\n")
+    async with host_with(tmp_path / "p", folder) as host:
+        assert problems_of(host) == []
+        assert "tavern_plugins.acme.shut" not in sys.modules
 
 
 async def test_every_handler_that_a_first_party_plugin_names_is_there(tmp_path: Path) -> None:
