@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 import typing
 from collections import UserDict
@@ -15,6 +16,7 @@ from tavern_host import hookspecs
 from tavern_host.contracts.accounts import Accounts
 from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.contributions import ContributionKind, kind_of
+from tavern_host.contracts.errors import describe
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.manifest import Publishes
 from tavern_host.contracts.plugins import Plugins
@@ -25,6 +27,8 @@ from tavern_host.storage.databases import SharedDatabases
 
 INTERFACES: tuple[type[ServiceInterface], ...] = (Plugins, Settings, Audit, Accounts, SharedDatabases)
 """The services that the host provides itself, and those that its server and its stores ask for."""
+
+_log = logging.getLogger("tavern.plugins")
 
 
 @dataclass
@@ -70,7 +74,12 @@ class Catalogue:
     def hooks(self) -> Mapping[str, HookInfo]:
         """Every hook by name; those of first-party plugins are imported when somebody asks."""
         while self._named:
-            spec = resolve_name(self._named.pop())
+            name = self._named.pop()
+            try:
+                spec = resolve_name(name)
+            except Exception as error:  # what uses it is refused, and nothing else
+                _log.error("the hook %s is left out, since its plugin is damaged: %s", name, describe(error))
+                continue
             self._specs[spec.__name__] = spec
             self._hooks[spec.__name__] = spec.__tavern_hook__
         return MappingProxyType(self._hooks)

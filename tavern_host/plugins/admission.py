@@ -3,6 +3,7 @@ with it in one error."""
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -190,9 +191,8 @@ def _provider_problems(
     services: ServiceRegistry, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool
 ) -> list[Problem]:
     """Return what is wrong with a provider; only an override may be of an older version of the interface."""
-    interfaces = {**services.catalogue.interfaces, **loaded.declarations.published.interfaces}
-    interface = interfaces.get(info.service)
-    if interface is None:
+    interfaces = ChainMap({**loaded.declarations.published.interfaces}, services.catalogue.interfaces)
+    if info.service not in interfaces:
         return [Problem(message=f"there is no service {info.service!r}", hint=suggest(info.service, interfaces))]
     wrong = [*loaded.runtime.handler_problems([info]).values()]
     if wrong or (loaded.record.first_party and not is_override):  # imported when it is first called
@@ -203,6 +203,7 @@ def _provider_problems(
         return [Problem(message=error.message)]
     if not isinstance(provider, type):
         return [Problem(message=f"{info.handler} must be a class")]
+    interface = interfaces[info.service]
     newest = interface.service_version
     if is_override and info.version > newest:
         return [Problem(message=f"{info.handler} is for version {info.version} of {info.service}; this is {newest}")]

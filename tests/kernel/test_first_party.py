@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import sys
 import zipfile
 from pathlib import Path
 
@@ -125,3 +126,19 @@ def test_only_first_party_plugins_have_commands_beside_plugins(tmp_path: Path, m
             with failures.row(" ".join(words)):
                 ran = tavern("--project", tmp_path / "inn", *without, *words)
                 assert (ran.code, ran.err) == (0, "")
+
+
+DAMAGED = {
+    "tavern_mcp.api.servers": {"tavern-mcp"},
+    "tavern_llm.api.hooks": {"tavern-llm"},
+}
+"""Modules that cannot be imported, each with the plugins that this costs the host."""
+
+
+async def test_a_damaged_plugin_costs_no_other(tmp_path: Path) -> None:
+    with Failures() as failures:
+        for module, lost in DAMAGED.items():
+            with failures.row(module), pytest.MonkeyPatch.context() as patch:
+                patch.setitem(sys.modules, module, None)
+                async with Host(tmp_path / module) as host:
+                    assert {one.name for one in host.plugins() if one.state is not PluginState.STARTED} == lost
