@@ -413,7 +413,8 @@ class PluginContext:
         """
         if kind not in self._states:
             made = kind(self)
-            if self._states.setdefault(kind, made) is made and (close := getattr(made, "close", None)) is not None:
+            self._states.setdefault(kind, made)  # another thread may have made one meanwhile, which is as good
+            if (close := getattr(made, "close", None)) is not None:
                 self._when_unloaded("state", getattr(kind, "__name__", self.plugin), close)
         state: T = self._states[kind]
         return state

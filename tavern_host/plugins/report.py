@@ -107,9 +107,10 @@ class Report:
         return [c for s, c in conflicts.items() if c and any(o.plugin == plugin for o in services.overrides(s))]
 
     def manifests(self) -> dict[str, Manifest]:
-        """Return the manifests of all plugins by name, valid ones only."""
-        records = self.records.items()
-        return {name: r.manifest for name, r in records if r.manifest and r.state is not PluginState.INVALID}
+        """Return the manifests of all valid plugins by name, and of first-party ones all that can be read: what those
+        publish is there in any case."""
+        valid = {n: r for n, r in self.records.items() if r.first_party or r.state is not PluginState.INVALID}
+        return {name: record.manifest for name, record in valid.items() if record.manifest}
 
     def permissions(self) -> list[AskedPermission]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""

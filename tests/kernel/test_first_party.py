@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from helpers.command_line import tavern
 from helpers.repetition import Failures
+from plugin_maker import host_with, make_plugin, problems_of
 
 import tavern_host
 from tavern_host import Host
-from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.plugins import PluginState, Problem
 
 RAN = "import os, pathlib; pathlib.Path(os.environ['ACME_RAN']).touch()\n"
 HOOK = "hook:server:tool:before-call"
@@ -142,3 +143,11 @@ async def test_a_damaged_plugin_costs_no_other(tmp_path: Path) -> None:
                 patch.setitem(sys.modules, module, None)
                 async with Host(tmp_path / module) as host:
                     assert {one.name for one in host.plugins() if one.state is not PluginState.STARTED} == lost
+
+
+async def test_what_a_refused_plugin_publishes_can_be_asked_for(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", "", permissions={"hooks": [HOOK]})
+    async with host_with(tmp_path / "p", folder) as host:
+        host._manager.records["tavern-tools"].refuse(PluginState.INVALID, Problem(message="a file is missing"))
+        await host.reload("acme")
+        assert problems_of(host) == []

@@ -62,3 +62,28 @@ async def test_a_state_is_closed_with_its_load_and_the_next_load_has_a_new_one(p
         await host._manager.lifecycle.drained()
         assert (STAGE.log, await get(host, "/api/x/acme/count")) == (["closed at 1"], 2)
     assert STAGE.log == ["closed at 1", "closed at 2"]
+
+
+TWICE = """
+class Late:
+    made = 0
+
+    def __init__(self, context):
+        Late.made += 1
+        if Late.made == 1:
+            context.own(Late)  # as on another thread at this moment
+
+    def close(self):
+        STAGE.log.append("closed")
+
+@hookimpl
+async def tavern_startup(context):
+    assert context.own(Late) is context.own(Late)
+"""
+
+
+async def test_states_that_were_made_at_the_same_time_are_all_closed(project: Path) -> None:
+    plugin(project / "plugins", "acme", {"__init__.py": HEAD + TWICE}, "tavern_startup")
+    async with Host(project, trust=["acme"], strict=True):
+        pass
+    assert STAGE.log == ["closed", "closed"]
