@@ -224,9 +224,10 @@ class PluginHooks:
         return sorted(answers, key=lambda answer: places.get(answer.plugin, len(places)))
 
     def _leave_out(self, hook: str, answer: LoadedHookResult) -> None:
-        """Leave what names a handler that is not there out of an answer, and report it against the plugin."""
+        """Leave what names a handler that is not there out of an answer, and report it against the plugin; the answer
+        of a load that was replaced meanwhile stays as it is."""
         for made in self._dispatcher.implementations(hook):
-            if made.info.plugin == answer.plugin and (wrong := made.runtime.handler_problems(answer.value)):
+            if answer.is_of(made) and (wrong := made.runtime.handler_problems(answer.value)):
                 answer.value = [item for item in answer.value if handler_of(item) not in wrong]
                 for problem in wrong.values():
                     at = {"file": made.info.file, "line": made.info.line}

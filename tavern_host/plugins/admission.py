@@ -3,7 +3,6 @@ with it in one error."""
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any
 
@@ -191,9 +190,13 @@ def _provider_problems(
     services: ServiceRegistry, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool
 ) -> list[Problem]:
     """Return what is wrong with a provider; only an override may be of an older version of the interface."""
-    interfaces = ChainMap({**loaded.declarations.published.interfaces}, services.catalogue.interfaces)
-    if info.service not in interfaces:
-        return [Problem(message=f"there is no service {info.service!r}", hint=suggest(info.service, interfaces))]
+    interfaces, published = services.catalogue.interfaces, loaded.declarations.published.interfaces
+    if info.service not in {*interfaces, *published}:
+        return [
+            Problem(
+                message=f"there is no service {info.service!r}", hint=suggest(info.service, [*interfaces, *published])
+            )
+        ]
     wrong = [*loaded.runtime.handler_problems([info]).values()]
     if wrong or (loaded.record.first_party and not is_override):  # imported when it is first called
         return wrong
@@ -203,7 +206,7 @@ def _provider_problems(
         return [Problem(message=error.message)]
     if not isinstance(provider, type):
         return [Problem(message=f"{info.handler} must be a class")]
-    interface = interfaces[info.service]
+    interface = published.get(info.service) or interfaces[info.service]
     newest = interface.service_version
     if is_override and info.version > newest:
         return [Problem(message=f"{info.handler} is for version {info.version} of {info.service}; this is {newest}")]

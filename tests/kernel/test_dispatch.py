@@ -282,3 +282,31 @@ async def test_only_a_services_provider_calls_its_hooks(tmp_path: Path) -> None:
         await host.grant("a")
         assert hooks.implemented(BEFORE) and dispatcher(host).implemented(BEFORE)
         assert hooks.revision > before
+
+
+MACROS = "tavern_register_prompt_macros"
+MACRO = f"""{HEAD}
+from tavern_tools.api.macros import PromptMacroInfo
+ASKED, GO = asyncio.Event(), asyncio.Event()
+
+@hookimpl
+async def {MACROS}():
+    ASKED.set()
+    await GO.wait()
+    return [PromptMacroInfo(name=__name__.split(".")[1].split("_")[0], handler=f"{{__name__}}.web:answer")]
+"""
+
+
+async def test_an_answer_of_a_load_that_was_replaced_meanwhile_is_no_fault_of_the_next(tmp_path: Path) -> None:
+    folders = [make_plugin(tmp_path, name, MACRO, hooked=[MACROS]) for name in ("aaa", "acme")]
+    for folder in folders:
+        (folder / "web.py").write_text("def answer(): ...\n")
+    async with host_with(tmp_path / "p", *folders) as host:
+        context = host._manager.active["tavern-tools"].context
+        module_of("acme").GO.set()
+        asking = asyncio.create_task(context.hooks.collect(MACROS))
+        await module_of("aaa").ASKED.wait()  # it was loaded before, and is asked later
+        await host.reload("acme")
+        module_of("aaa").GO.set()
+        assert {"acme", "aaa"} <= {one.plugin for one in await asking}
+        assert problems_of(host) == []
