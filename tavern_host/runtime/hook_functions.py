@@ -80,7 +80,7 @@ def _unreachable(package: ModuleType, modules: Collection[ModuleType]) -> Iterat
     """Yield the marked functions that are not in the package's namespace: of its other modules, and of classes."""
     reached = {id(value) for value in vars(package).values()}
     for name, value in _members(package, modules):
-        function = getattr(value, "__func__", value)  # of a class method
+        function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
         if isinstance(function, FunctionType) and _options(function) is not None and id(function) not in reached:
             code, hint = function.__code__, f"define it in {package.__name__} as a function, or import it there"
             message = f"{name}: it is marked with @hookimpl and would never be called"

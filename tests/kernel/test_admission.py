@@ -441,3 +441,26 @@ async def test_a_helper_and_an_imported_hookimpl_are_no_mistake(tmp_path: Path) 
     folder = with_modules(tmp_path, code, guard=f"@hookimpl\n{BEFORE}")
     async with host_with(tmp_path / "p", folder) as host:
         assert host.plugin("acme").problems == []
+
+
+LATE = """
+from tavern_host.contracts.wire import Model
+
+class Guest(Model):
+    name: str
+
+class Lazy:
+    def __getattr__(self, name):
+        Guests.asked = True
+        raise AttributeError(name)
+
+class Guests:
+    first = Lazy()
+"""
+
+
+async def test_looking_for_hookimpls_runs_no_code_of_what_it_looks_at(tmp_path: Path) -> None:
+    """A model that is built when it is first used would change while it is looked at."""
+    async with host_with(tmp_path / "p", with_modules(tmp_path, LATE)) as host:
+        assert problems_of(host) == []
+        assert not hasattr(module_of().Guests, "asked")
