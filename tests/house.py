@@ -20,7 +20,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 15_850, "contracts": 2_600, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 15_900, "contracts": 2_600, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
 of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25 and 140 say why
 the kernel's is what it is."""
@@ -34,7 +34,7 @@ PLUGINS = {
 }  # fmt: skip
 """Lines of code of first-party plugins, each with its `api`, as decision 102 says."""
 
-TESTS = 0.845
+TESTS = 0.85
 """How many lines of code the tests have at most for each of the product's in Python, as decisions 100 and 104 say."""
 
 ROOMS: tuple[tuple[str, ...], ...] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ async def test_a_service_that_nobody_provides_is_unavailable(
 async def test_a_view_has_only_its_interfaces_methods(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TAVERN_SETTINGS", '{"extensions.tavern-postgres.url": "postgresql:///none"}')
+    used = {"extensions.tavern-postgres.url": "postgresql:///none", "extensions.tavern-dask.scheduler": "tcp://[::1]:9"}
+    monkeypatch.setenv("TAVERN_SETTINGS", json.dumps(used))
     async with host_with(project, contextual(tmp_path)):
         for interface in interfaces().values():
             view = context_of().services.get(ServiceKey(interface))

@@ -456,8 +456,8 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
         return [stage.kept]
     if name in ("runStore.append", "runStore.update"):
         return [WORKER, stage.kept.id, b"" if method == "append" else RunEnd(status=RunStatus.COMPLETE)]
-    if name in ("runStore.delete", "runStore.interrupt", "runStore.offer"):
-        return [*([WORKER] if method == "offer" else []), stage.kept.id]
+    if name in ("runStore.delete", "runStore.interrupt", "runStore.set_stealable"):
+        return [*([WORKER] if method == "set_stealable" else []), stage.kept.id]
     if name == "accounts.log_in":
         return list(await _user(stage))
     if name == "scriptExecution.converse":
@@ -559,7 +559,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "nodeCluster.run": [RemoteGroup(pass_id="none", sources=(), nodes=(REMOTE,))],
     "nodeCluster.release": ["none"],
     "runStore.renew": [WORKER, [], 60.0],
-    "runStore.take": [WORKER, 60.0],
+    "runStore.steal": [WORKER, 60.0],
     "runStore.put": [b"{}"],
     "chatHistory.import_history": [EMPTY_HISTORY],
     "knowledgeBase.write": ["none"],
@@ -601,7 +601,7 @@ _NAMED: dict[str, dict[str, Any]] = {
     "knowledgeBase.write": {"base": "none"},
     "knowledgeBase.import_base": {"replace": True},
     "runStore.accept": {"worker": WORKER, "lease": 60.0},
-    "runStore.offer": {"waits": False},
+    "runStore.set_stealable": {"waits": False},
     "runStore.prune": {"max_age": 86400.0, "max_bytes": 10**9},
 }
 

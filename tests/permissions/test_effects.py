@@ -105,7 +105,7 @@ READ_BY_ALL = {
     "nodeCluster": "takes",
     "nodeManager": "list_nodes get",
     "plugins": "list_plugins get assets service_stack figures routes permissions why",
-    "runStore": "unwanted",  # names of files that no run holds
+    "runStore": "cancel_requested",  # names of files that no run holds
     "sceneManager": "list_scenes get_scene",  # files, not what is said in runs of them
     "scriptExecution": "review denied backends",
     "settings": "options",  # not their values
