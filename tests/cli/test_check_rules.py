@@ -11,7 +11,7 @@ from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures, repetitions
 
 from tavern_devtools.rules import OF_THE_HOST, RULES, findings
-from tavern_devtools.rules.moved_import import MODULES, NAMES, RENAMED
+from tavern_devtools.rules.moved_import import CALLED, MODULES, NAMES, RENAMED
 from tavern_devtools.rules.subject import Subject
 from tavern_host import Host
 
@@ -72,6 +72,7 @@ def test_rules_find_what_they_say(tmp_path: Path) -> None:
         ("a name", {"a.py": "from tavern_host.contracts.tools import ToolManager as T"}, {}, [("moved-import", 1)]),
         ("whole modules", {"a.py": "from tavern_host.contracts import llm, tools"}, {}, [("moved-import", 1)]),
         ("imported plainly", {"a.py": "import os, tavern_host.contracts.work"}, {}, [("moved-import", 1)]),
+        ("another name", {"a.py": "from tavern_host.contracts.wire import carried"}, {}, [("moved-import", 1)]),
         ("what stayed", {"a.py": "from tavern_host.contracts.tools import ToolDefinition"}, {}, []),
         ("what is elsewhere", {"a.py": "from tavern_llm.api.llm import LlmRequest"}, {}, []),
         ("a described node", {"a.py": "@node(description='x')\ndef a(): ...\n@node\ndef b():\n  'x'\n"}, {}, []),
@@ -125,4 +126,7 @@ def test_every_moved_name_is_where_the_rule_says() -> None:
     for home, name in homes:
         assert not name or hasattr(importlib.import_module(home), name)
         assert f"`{home}`" in page or f"`{home.rpartition('.')[2]}`" in page
-        assert not name or f".{name}`" in page
+        assert not name or f"{name}`" in page
+    for (module, _), name in CALLED.items():
+        assert hasattr(importlib.import_module(f"tavern_host.contracts.{RENAMED.get(module, module)}"), name)
+        assert f"{name}`" in page

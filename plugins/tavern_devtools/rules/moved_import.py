@@ -50,6 +50,13 @@ NAMES = {
 }
 """Names that moved out of a module, by that and by where they are now."""
 
+CALLED = {
+    ("off_loop", "off_loop"): "to_thread_if_large",
+    ("documents", "carried_json"): "wire_json",
+    ("wire", "carried"): "wire_value",
+}
+"""What names of a module are called now."""
+
 _MODULES = {
     **{module: f"{package}.{module}" for package, modules in MODULES.items() for module in modules.split()},
     **{module: f"{_BEFORE}.{into}" for module, into in RENAMED.items()},
@@ -61,11 +68,13 @@ def check(subject: Subject) -> Iterator[Problem]:
     """Yield the imports of what is elsewhere by now."""
     for path, tree in subject.modules.items():
         for line, module, name in (one for node in ast.walk(tree) for one in _imported(node)):
-            home = _NAMES.get((module, name)) or _MODULES.get(module)
-            if home is not None:
-                what = f"{_BEFORE}.{module}.{name}" if (module, name) in _NAMES else f"{_BEFORE}.{module}"
-                hint = f"from {home} import {name}" if name else f"import {home}"
-                yield Problem(message=f"{what} moved to {home}", hint=hint, file=subject.shown(path), line=line)
+            home, called = _NAMES.get((module, name)) or _MODULES.get(module), CALLED.get((module, name))
+            if home is not None or called is not None:
+                home = home or f"{_BEFORE}.{module}"
+                what = f"{module}.{name}" if called is not None or (module, name) in _NAMES else module
+                hint = f"from {home} import {called or name}" if name else f"import {home}"
+                message = f"{_BEFORE}.{what} " + (f"is called {home}.{called}" if called else f"moved to {home}")
+                yield Problem(message=message, hint=hint, file=subject.shown(path), line=line)
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[int, str, str]]:
