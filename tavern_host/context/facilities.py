@@ -227,7 +227,8 @@ class PluginHooks:
         """Leave what names a handler that is not there out of an answer, and report it against the plugin; the answer
         of a load that was replaced meanwhile stays as it is."""
         for made in self._dispatcher.implementations(hook):
-            if answer.is_of(made) and (wrong := made.runtime.handler_problems(answer.value)):
+            is_same = made.info.plugin == answer.plugin and made.in_flight.code == answer.code
+            if is_same and (wrong := made.runtime.handler_problems(answer.value)):
                 answer.value = [item for item in answer.value if handler_of(item) not in wrong]
                 for problem in wrong.values():
                     at = {"file": made.info.file, "line": made.info.line}

@@ -16,7 +16,6 @@ from tavern_host import hookspecs
 from tavern_host.contracts.accounts import Accounts
 from tavern_host.contracts.audit import Audit
 from tavern_host.contracts.contributions import ContributionKind, kind_of
-from tavern_host.contracts.errors import describe
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.manifest import Publishes
 from tavern_host.contracts.plugins import Plugins
@@ -77,11 +76,10 @@ class Catalogue:
             name = self._named.pop()
             try:
                 spec = resolve_name(name)
-            except Exception as error:  # what uses it is refused, and nothing else
-                _log.error("the hook %s is left out, since its plugin is damaged: %s", name, describe(error))
-                continue
-            self._specs[spec.__name__] = spec
-            self._hooks[spec.__name__] = spec.__tavern_hook__
+            except Exception:  # what uses it is refused, and nothing else
+                _log.exception("the hook %s is left out, since its plugin is damaged", name)
+            else:
+                self._specs[spec.__name__], self._hooks[spec.__name__] = spec, spec.__tavern_hook__
         return MappingProxyType(self._hooks)
 
     def hooks_with(self, plugin: str, published: Published) -> dict[str, HookInfo]:

@@ -78,10 +78,6 @@ class LoadedHookResult:
         self._context = context
         self._in_flight = in_flight
 
-    def is_of(self, implementation: Implementation) -> bool:
-        """Return whether the same load of the plugin has this implementation."""
-        return self._runtime is implementation.runtime
-
     @property
     def settings(self) -> str:
         """The digest of the plugin's settings as they are now."""

@@ -191,12 +191,8 @@ def _provider_problems(
 ) -> list[Problem]:
     """Return what is wrong with a provider; only an override may be of an older version of the interface."""
     interfaces, published = services.catalogue.interfaces, loaded.declarations.published.interfaces
-    if info.service not in {*interfaces, *published}:
-        return [
-            Problem(
-                message=f"there is no service {info.service!r}", hint=suggest(info.service, [*interfaces, *published])
-            )
-        ]
+    if info.service not in (names := [*interfaces, *published]):
+        return [Problem(message=f"there is no service {info.service!r}", hint=suggest(info.service, names))]
     wrong = [*loaded.runtime.handler_problems([info]).values()]
     if wrong or (loaded.record.first_party and not is_override):  # imported when it is first called
         return wrong

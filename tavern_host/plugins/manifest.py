@@ -39,10 +39,8 @@ def own_mistakes(manifest: Manifest, *, first_party: bool = False) -> Iterator[M
             yield (*place, "name"), text
             continue
         if service.records:
-            yield (
-                (*place, "records"),
-                "publishes.services: records are for first-party plugins, whose names are reserved",
-            )
+            text = "publishes.services: records are for first-party plugins, whose names are reserved"
+            yield (*place, "records"), text
         for number, permission in enumerate(service.permissions):
             if not _is_under(f"{service.name}:", permission.name, _VERB):
                 text = f"publishes.services: {permission.name!r} must be '{service.name}:' and a word"
@@ -151,10 +149,8 @@ def read_manifest(
     Raises `InvalidFile`, `FileNotFoundError`.
     """
     label, part = f"{folder.name}/{MANIFEST}", frozenset({"frontend"})
-    read = read_partly(
-        folder / MANIFEST, Manifest, label=label, dispensable=part, check=partial(own_mistakes, first_party=first_party)
-    )
-    manifest, problems, places = read
+    check, file = partial(own_mistakes, first_party=first_party), folder / MANIFEST
+    manifest, problems, places = read_partly(file, Manifest, label=label, dispensable=part, check=check)
     if manifest.frontend is not None and not problems:
         problems = frontend_problems(manifest, folder, places, is_dev=is_dev)
         if problems:

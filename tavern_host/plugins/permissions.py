@@ -35,10 +35,9 @@ Known = dict[str, tuple[Level, str]]
 def platform(manifests: Iterable[Manifest]) -> Publishes:
     """Return what first-party plugins publish: whatever has no plugin's name before it."""
     published = [manifest.publishes for manifest in manifests]
-    return Publishes.construct(
-        services=[one for each in published for one in each.services if not one.is_prefixed],
-        hooks=[one for each in published for one in each.hooks if not one.is_prefixed],
-    )
+    services = [one for each in published for one in each.services if not one.is_prefixed]
+    hooks = [one for each in published for one in each.hooks if not one.is_prefixed]
+    return Publishes.construct(services=services, hooks=hooks)
 
 
 def hook_permissions(of: Publishes) -> Known:
@@ -160,16 +159,15 @@ class _Asking:
         asked_for = self._manifest.permissions.services
         for place, name in _numbered(("permissions", "services", "override"), asked_for.override):
             publisher = name.partition(".")[0] if "." in name else None
-            services = (
-                (s.name for s in self._published(publisher).services) if publisher else service_names(self._platform)
-            )
+            own = [service.name for service in self._published(publisher).services]
+            services = own if publisher else service_names(self._platform)
             known = {service: _override(service) for service in services}
             self._named(place, "service", name, f"services.override:{name}", publisher, known)
         uses = {**service_permissions(self._platform), "*": _EVERYTHING}
         for place, name in _numbered(("permissions", "services", "use"), asked_for.use):
             publisher = name.partition(".")[0] if "." in name else None
-            acting = [p for s in self._published(publisher).services for p in s.permissions]
-            published = {p.name: (p.level, p.allows) for p in acting}
+            services = self._published(publisher).services
+            published = {p.name: (p.level, p.allows) for service in services for p in service.permissions}
             self._named(place, "permission", name, f"services.use:{name}", publisher, published if publisher else uses)
 
     def _published(self, publisher: str | None) -> Publishes:

@@ -89,10 +89,8 @@ class Registrations:
 
     def described(self, failed: Callable[[str, str, BaseException], object]) -> list[DescribedRoute]:
         """Return all routes with their types; `failed` is called for a plugin that names a missing one."""
-        own = [
-            DescribedRoute.construct(plugin="tavern-host", info=i, schemas=_types(i, schema_of))
-            for i in self.own_routes
-        ]
+        made = DescribedRoute.construct
+        own = [made(plugin="tavern-host", info=i, schemas=_types(i, schema_of)) for i in self.own_routes]
         for registered in list(self.routes.values()):
             plugin, info = registered.plugin, registered.info
             schemas: dict[str, dict[str, Any]] = {}
@@ -100,7 +98,7 @@ class Registrations:
                 schemas = _types(info, registered.schema)
             except Exception as error:
                 failed(plugin, f"the description of {info.method} {info.path}", error)
-            own.append(DescribedRoute.construct(plugin=plugin, info=info, schemas=schemas))
+            own.append(made(plugin=plugin, info=info, schemas=schemas))
         return own
 
     def route_problems(self, plugin: str, infos: list[RouteInfo | MessageInfo], *, first_party: bool) -> list[Problem]:

@@ -32,10 +32,6 @@ def declaration_problems(manifest: Manifest, declarations: list[UiDeclaration]) 
         if unknown is not None:
             problems.append(unknown)
         elif declaration.target not in getattr(manifest.permissions.ui, kind):
-            problems.append(
-                Problem(
-                    message=f"{declaration.kind} on {declaration.target!r} is not declared",
-                    hint=f"add it to permissions.ui.{kind} in plugin.yaml",
-                )
-            )
+            message = f"{declaration.kind} on {declaration.target!r} is not declared"
+            problems.append(Problem(message=message, hint=f"add it to permissions.ui.{kind} in plugin.yaml"))
     return problems

@@ -34,17 +34,16 @@ def hook_functions(
             file, line = (code.co_filename, code.co_firstlineno) if code is not None else (package.__file__, None)
             problems.append(Problem(message=f"{name}: {wrong}", hint=hint, file=file, line=line))
             continue
-        found.append(
-            HookImplInfo(
-                plugin=plugin,
-                hook=options.get("specname") or name,
-                function=name,
-                arguments=list(inspect.signature(value).parameters),
-                is_async=inspect.iscoroutinefunction(value),
-                file=code.co_filename,
-                line=code.co_firstlineno,
-            )
+        info = HookImplInfo(
+            plugin=plugin,
+            hook=options.get("specname") or name,
+            function=name,
+            arguments=list(inspect.signature(value).parameters),
+            is_async=inspect.iscoroutinefunction(value),
+            file=code.co_filename,
+            line=code.co_firstlineno,
         )
+        found.append(info)
     return found, [*problems, *_unreachable(package, modules)]
 
 

@@ -240,20 +240,14 @@ def _names(module: str, *, is_read: bool) -> frozenset[str] | None:
             return None if spec is None else _ANY
         source = Path(str(spec.origin)).read_bytes()
         names = compile(source, str(spec.origin), "exec", dont_inherit=True).co_names
-    except ModuleNotFoundError:
-        return None
-    except Exception:  # it is said when it is imported
-        return _ANY
+    except Exception as error:  # it is said when it is imported
+        return None if isinstance(error, ModuleNotFoundError) else _ANY
     return _ANY if _UNSEEN.search(source) else frozenset(names)
 
 
 def _spec(module: str) -> ModuleSpec | None:
     """Return where a module of a package is that is imported; unlike `find_spec`, it imports no package on the way."""
     parent = module.rpartition(".")[0]
-    if parent in sys.modules:
-        path = getattr(sys.modules[parent], "__path__", None)
-    else:
-        found = _spec(parent) if parent else None
-        path = found.submodule_search_locations if found is not None else None
-    specs = (finder.find_spec(module, path) for finder in sys.meta_path) if path is not None else ()
-    return next((spec for spec in specs if spec is not None), None)
+    known = sys.modules.get(parent) or (_spec(parent) if parent else None)
+    path = getattr(known, "__path__", None) or getattr(known, "submodule_search_locations", None)
+    return next(filter(None, (finder.find_spec(module, path) for finder in sys.meta_path if path)), None)
