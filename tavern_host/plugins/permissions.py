@@ -166,8 +166,8 @@ class _Asking:
         uses = {**service_permissions(self._platform), "*": _EVERYTHING}
         for place, name in _numbered(("permissions", "services", "use"), asked_for.use):
             publisher = name.partition(".")[0] if "." in name else None
-            services = self._published(publisher).services
-            published = {p.name: (p.level, p.allows) for service in services for p in service.permissions}
+            acting = [p for s in self._published(publisher).services for p in s.permissions]
+            published = {p.name: (p.level, p.allows) for p in acting}
             self._named(place, "permission", name, f"services.use:{name}", publisher, published if publisher else uses)
 
     def _published(self, publisher: str | None) -> Publishes:
