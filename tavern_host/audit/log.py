@@ -327,7 +327,8 @@ class HostAudit(Audit):
         call = call or system_call()
         principal = call.principal
         plugin = principal.id if principal.kind == "plugin" else None
-        is_reserved = action.partition(".")[0] in {*HOST_ACTIONS, *self._reserved}
+        word = action.partition(".")[0]
+        is_reserved = word in HOST_ACTIONS or word in self._reserved
         if is_reserved or (plugin is not None and not action.startswith(f"{plugin}.")):
             action = f"{plugin or principal.kind}.{action}"
         self._log.record(action, actor=principal, subject=subject, details=details, plugin=call.via or plugin)

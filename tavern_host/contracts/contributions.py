@@ -18,7 +18,6 @@ def _named(handler: Any) -> Any:
 
 _BY_NAME = BeforeValidator(_named)
 
-
 Handler = Annotated[str, _BY_NAME]
 """`module:name` in the plugin. The function or class itself may be given, where it is at hand: its name is kept. What a
 descriptor names in a field `handler` of this type has to be there."""

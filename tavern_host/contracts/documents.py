@@ -21,10 +21,7 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.wire import INT_BITS, MAX_LEVELS, WireError, wire_value, without_surrogates
 
 P = ParamSpec("P")
-
-
 T = TypeVar("T")
-
 
 LARGE_TEXT = 2**18
 """From how many bytes on JSON is read or written in a thread."""

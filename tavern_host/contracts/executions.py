@@ -1,4 +1,4 @@
-"""Runs of workflows: what is asked, what happened, and the `executionEngine` service."""
+"""Runs of workflows: what is asked, and what happened; what the hooks before and after a run see."""
 
 from __future__ import annotations
 

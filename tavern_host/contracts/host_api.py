@@ -1,4 +1,4 @@
-"""What routes of the host and its first-party plugins take and answer with, beside the models of other contracts."""
+"""What routes of the host take and answer with, beside the models of other contracts."""
 
 from __future__ import annotations
 

@@ -25,15 +25,9 @@ CLIENT_HOOKS: dict[str, str] = {
 }
 """Hooks that a plugin's front end implements, each with what it allows."""
 
-
 _CLIENT = "hook:client:"
-
-
 _VERB_FIRST = re.compile(r"(?<=:)([a-z-]+):(before|after)$")
-
-
 _MOMENT_FIRST = re.compile(r"(?<=:)(before|after)-([a-z-]+)$")
-
 
 ALIASES: dict[str, str] = {
     spelling: name

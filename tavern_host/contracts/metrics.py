@@ -1,4 +1,4 @@
-"""Figures of a running host for monitoring: what plugins count, and the service that collects it.
+"""Figures of a running host for monitoring: what plugins count.
 
 A plugin keeps a `Tally` for each thing that it counts, and gives their figures in `tavern_collect_figures`. Counting
 costs about a microsecond; nothing is computed before somebody asks.

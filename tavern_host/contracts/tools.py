@@ -1,4 +1,4 @@
-"""Tools as data, and the `toolManager` service. Calls and their results are in `toolcalls.py`."""
+"""Tools as data: what plugins register."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflow files as data, and the `workflowManager` service.
+"""The document of a workflow: nodes, edges and interface.
 
 The format is the existing platform's; keys that we do not know survive a load and a save.
 """

@@ -58,6 +58,7 @@ class Catalogue:
         self._specs: dict[str, Callable[..., Any]] = {}
         self._items: dict[str, tuple[tuple[type, ...], str]] = {}
         self._named: list[str] = []
+        self._all_hooks: Mapping[str, HookInfo] = MappingProxyType(self._hooks)
         self.interfaces: Mapping[str, type[ServiceInterface]] = MappingProxyType(self._interfaces)
         self.records = {"account", "work"}
 
@@ -80,7 +81,7 @@ class Catalogue:
                 _log.exception("the hook %s is left out, since its plugin is damaged", name)
             else:
                 self._specs[spec.__name__], self._hooks[spec.__name__] = spec, spec.__tavern_hook__
-        return MappingProxyType(self._hooks)
+        return self._all_hooks
 
     def hooks_with(self, plugin: str, published: Published) -> dict[str, HookInfo]:
         """Return all hooks, those that a plugin is about to publish included."""

@@ -1,4 +1,4 @@
-"""What became of the nodes of a run: rows as they are written in batches, and as they are read.
+"""The outcomes of the nodes of a run: rows as they are written in batches, and as they are read.
 
 A batch is a sequence of frames. A frame is a head in JSON, then the times of its rows, the beginnings before the ends,
 the signatures, and the values that are not in the head. The head has lists of ids, of the lengths of signatures (-1 for
@@ -43,7 +43,7 @@ class Note(NamedTuple):
 
 
 class Rows:
-    """What became of nodes: of each its id, signature, beginning, end, outputs and, where there is more to say, a
+    """Outcomes of nodes: of each its id, signature, beginning, end, outputs and, where there is more to say, a
     `Note`, one after another in one list: the garbage collector need not visit a tuple for each."""
 
     __slots__ = ("fields",)
