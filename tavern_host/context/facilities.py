@@ -138,14 +138,17 @@ class PluginTasks:
         what = f"the task {name} of {self._plugin}"
         task = asyncio.create_task(contained(coroutine, what), name=f"{self._plugin}: {name}")
 
-        async def cancel() -> None:
+        def cancel() -> None:
             if task is requester():  # it has its own plugin unloaded, and gets the outcome
                 task.get_loop().call_later(GRACE, task.cancel)
-                return
-            task.cancel()
-            await asyncio.wait([task])
+            else:
+                task.cancel()
 
-        forget = self._ledger.add("task", name, cancel)
+        async def ended() -> None:
+            if task is not requester():
+                await asyncio.wait([task])
+
+        forget = self._ledger.add("task", name, ended, interrupt=cancel)
         uses = contextlib.ExitStack()
         if finish:
             uses.enter_context(self._in_flight.use_elsewhere(task.cancel))

@@ -16,12 +16,13 @@ Undo = Callable[[], Awaitable[None] | None]
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One thing that a plugin registered. An `offer` is visible to others, and is withdrawn at once, without an
-    await: a route, a hook, a service."""
+    await: a route, a hook, a service. `interrupt` asks a task to end, for which `undo` then waits."""
 
     kind: str
     name: str
     undo: Undo
     offer: bool = False
+    interrupt: Callable[[], object] = lambda: None
 
 
 class Ledger:
@@ -31,9 +32,17 @@ class Ledger:
         self._entries: dict[Entry, None] = {}
         self._added = 0
 
-    def add(self, kind: str, name: str, undo: Undo, *, offer: bool = False) -> Callable[[], None]:
+    def add(
+        self,
+        kind: str,
+        name: str,
+        undo: Undo,
+        *,
+        offer: bool = False,
+        interrupt: Callable[[], object] = lambda: None,
+    ) -> Callable[[], None]:
         """Record an entry; return a function that removes it when it has ended by itself."""
-        entry = Entry(kind, name, undo, offer)
+        entry = Entry(kind, name, undo, offer, interrupt)
         self._entries[entry] = None
         self._added += 1
         return lambda: self._entries.pop(entry, None)
@@ -64,8 +73,11 @@ class Ledger:
     async def remove(self, *, deadline: float) -> list[tuple[Entry, BaseException]]:
         """Undo everything, newest first; return the entries whose undo failed.
 
+        All are interrupted before the first is waited for: a task that went on while what it uses is closed would fail.
         All entries together have `deadline` seconds, and each at least a hundredth of that; then it is abandoned.
         """
+        for entry in reversed(self._entries):
+            entry.interrupt()
         failures: list[tuple[Entry, BaseException]] = []
         loop = asyncio.get_running_loop()
         ends = loop.time() + deadline

@@ -275,6 +275,37 @@ async def tavern_startup(context):
         assert host.owned("acme") == {}
 
 
+async def test_a_task_does_not_go_on_while_others_of_its_plugin_end(project: Path) -> None:
+    code = f"""{HEAD}
+@hookimpl
+async def tavern_startup(context):
+    going, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def older():
+        going.set()
+        await cancelled.wait()
+        context.tasks.spawn(asyncio.sleep(0), name="more")
+
+    async def newer():
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+            await asyncio.sleep(0)
+            STAGE.log.append("newer ended")
+
+    context.tasks.spawn(older(), name="older")
+    context.tasks.spawn(newer(), name="newer")
+    await going.wait()
+"""
+    plugin(project / "plugins", "acme", code, "tavern_startup")
+    async with Host(project, trust=["acme"]) as host:
+        await host.disable("acme")
+        assert STAGE.log == ["newer ended"]
+        assert host.owned("acme") == {}
+        assert [problem.message for problem in host.plugin("acme").problems] == ["the operator has disabled it"]
+
+
 async def test_revoking_waits_for_nothing(project: Path) -> None:
     waits_in_all(project)
     async with Host(project) as host:
