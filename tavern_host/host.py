@@ -62,7 +62,7 @@ from tavern_host.storage.running_hosts import RunningHosts
 
 S = TypeVar("S", bound=ServiceInterface)
 
-Placement = Literal["in-process", "loopback"]
+Placement = Literal["in-process", "loopback", "process"]
 
 OPERATOR = Principal(kind="user", id="operator")
 
@@ -414,6 +414,8 @@ def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | 
     boundary = Boundary()
     if placement == "loopback":
         boundary = first_party_part("loopback:Loopback")(catalogue.spec)
+    elif placement == "process":
+        boundary = first_party_part("placement:Isolated")(catalogue)
     elif placement != "in-process":
-        raise InvalidInput(f"the placement is in-process or loopback, not {placement!r}")
+        raise InvalidInput(f"the placement is in-process, loopback or process, not {placement!r}")
     return boundary if observer is None else Observed(boundary, observer)

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.common.proxies import ProxySettings, proxy_for, proxy_variables
@@ -21,7 +21,7 @@ from tavern_host.contracts.events import Event
 from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey
-from tavern_host.events.bus import WAITING, BusSubscription, EventBus, covers, is_own
+from tavern_host.events.bus import WAITING, BusSubscription, EventBus, check_permitted
 from tavern_host.hooks.catalogue import owner
 from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
 from tavern_host.runtime.deadline import contained
@@ -75,7 +75,8 @@ class PluginEvents:
         self._bus = bus
         self._ledger = ledger
         self._in_flight = in_flight
-        self._permissions = permissions
+        self.permissions = permissions
+        self._check = partial(check_permitted, self._plugin, permissions)
         self._may_publish = lru_cache(partial(self._check, "publish"))  # of plain texts, as the bus asks for them
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
@@ -97,15 +98,6 @@ class PluginEvents:
         subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=True)
         subscription.on_close = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
         return subscription
-
-    def _check(self, what: Literal["publish", "subscribe"], type: str) -> None:
-        """Raise `PermissionDenied` for a type with which the plugin may not do this."""
-        if is_own(self._plugin, type) or covers(getattr(self._permissions, what), type):
-            return
-        permission = f"events.{what}:{type}"
-        own = f"its own types begin with {self._plugin!r} and a dot"
-        message = f"{self._plugin} may not {what} {type} events: add {type!r} to permissions.events.{what} ({own})"
-        raise PermissionDenied(message, plugin=self._plugin, permission=permission)
 
 
 class PluginTasks:

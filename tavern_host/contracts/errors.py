@@ -28,6 +28,7 @@ HTTP_STATUS = {
     "limit_reached": 429,
     "misconfigured": 503,
     "service_unavailable": 503,
+    "plugin_ended": 503,
     "deadline_exceeded": 504,
 }
 """The status of an answer over HTTP by the code of its error; of any other code it is 500."""
@@ -135,6 +136,12 @@ class ServiceUnavailable(TavernError):
 
     code = "service_unavailable"
     retryable = True
+
+
+class PluginEnded(ServiceUnavailable):
+    """The process of a plugin ended before it answered; nobody knows how far it came. The host never repeats a call."""
+
+    code = "plugin_ended"
 
 
 class LimitReached(TavernError):

@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from datetime import datetime
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
 from tavern_host import clock
-from tavern_host.contracts.errors import InvalidInput, TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.events.payloads import copied_object
 
 KEPT = 4096
@@ -358,6 +359,17 @@ def covers(granted: Iterable[str], wanted: str) -> bool:
     plain = str.__str__(wanted)
     start = plain.removesuffix("*")
     return any(g == plain or (g.endswith("*") and start.startswith(g[:-1])) for g in granted)
+
+
+def check_permitted(
+    plugin: str, permissions: EventPermissions, what: Literal["publish", "subscribe"], type: str
+) -> None:
+    """Raise `PermissionDenied` for a type or pattern that a plugin may not publish or subscribe to."""
+    if is_own(plugin, type) or covers(getattr(permissions, what), type):
+        return
+    own = f"its own types begin with {plugin!r} and a dot"
+    message = f"{plugin} may not {what} {type} events: add {type!r} to permissions.events.{what} ({own})"
+    raise PermissionDenied(message, plugin=plugin, permission=f"events.{what}:{type}")
 
 
 def is_own(plugin: str, wanted: str) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.names import suggest
@@ -196,17 +195,16 @@ def _provider_problems(
     wrong = [*loaded.runtime.handler_problems([info]).values()]
     if wrong or (loaded.record.first_party and not is_override):  # imported when it is first called
         return wrong
-    try:
-        provider = loaded.runtime.function(info.handler)
-    except TavernError as error:
-        return [Problem(message=error.message)]
-    if not isinstance(provider, type):
-        return [Problem(message=f"{info.handler} must be a class")]
     interface = published.get(info.service) or interfaces[info.service]
     newest = interface.service_version
-    if is_override and info.version > newest:
-        return [Problem(message=f"{info.handler} is for version {info.version} of {info.service}; this is {newest}")]
-    return interface_problems(interface, provider, info.version if is_override else newest)
+
+    def check(provider: type) -> list[Problem]:
+        if is_override and info.version > newest:
+            message = f"{info.handler} is for version {info.version} of {info.service}; this is {newest}"
+            return [Problem(message=message)]
+        return interface_problems(interface, provider, info.version if is_override else newest)
+
+    return loaded.runtime.provider_problems(info, check)
 
 
 def _all_placed(loaded: LoadedPlugin, part: str, problems: list[Problem]) -> list[Problem]:

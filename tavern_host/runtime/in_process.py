@@ -17,9 +17,10 @@ from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import handler_of, kind_of
-from tavern_host.contracts.errors import NotFound
+from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.deadline import contained, in_callers_task
 from tavern_host.runtime.described import schema_of
@@ -132,6 +133,16 @@ class InProcessRuntime:
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(what, error) from error
         return contained(in_callers_task(result, what), what) if isinstance(result, Coroutine) else result
+
+    def provider_problems(self, info: ServiceInfo, check: Callable[[type], list[Problem]]) -> list[Problem]:
+        """Return what is wrong with the class that a service's descriptor names; `check` looks at what it offers."""
+        try:
+            provider = self.function(info.handler)
+        except TavernError as error:
+            return [Problem(message=error.message)]
+        if not isinstance(provider, type):
+            return [Problem(message=f"{info.handler} must be a class")]
+        return check(provider)
 
     def handler_problems(self, descriptors: Iterable[Any]) -> dict[str, Problem]:
         """Return why handlers that these descriptors name cannot be reached, by handler. No module is imported: names

@@ -277,6 +277,10 @@ class PluginSettings:
         layers = self._layers(key)
         return _copy(next(reversed(layers.values()))) if layers else default
 
+    def keys(self) -> list[str]:
+        """Return the keys that the manifest declares, without their prefix."""
+        return [option.key.removeprefix(self._prefix) for option in self._manifest.config_options or ()]
+
     def origin(self, key: str) -> str:
         """Return the layer that the value in force comes from."""
         layers = self._layers(key)

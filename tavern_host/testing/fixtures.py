@@ -30,7 +30,7 @@ try:
 except ImportError:
     asyncio_fixture = pytest.fixture  # `_asyncio_is_there` says what is needed
 
-Placement = Literal["in-process", "loopback"]
+Placement = Literal["in-process", "loopback", "process"]
 PLACEMENT = "TAVERN_PLACEMENT"
 
 _MARKER = """\
@@ -79,7 +79,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tavern", "tavern-host")
     group.addoption(
         "--placement",
-        choices=("in-process", "loopback"),
+        choices=("in-process", "loopback", "process"),
         help="Where the plugins of hosts run: loopback encodes and decodes everything that crosses their boundary.",
     )
 

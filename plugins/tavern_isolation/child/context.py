@@ -1,0 +1,476 @@
+"""What a plugin in a process of its own is given: the same facilities, each a way to the host over the link.
+
+Nothing is decided here: the host checks each call, event and name as it does for a plugin of its own process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+import itertools
+import json
+import logging
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+)
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tavern_host import clock
+from tavern_host.context import PluginContext, Project
+from tavern_host.contracts.blobs import BINARY, Blob
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import Forbidden, ServiceUnavailable
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, interface_methods
+from tavern_host.runtime.codec import encode
+from tavern_isolation.hello import BLOB_CALLS, INVOKE, Hello, SettingsState
+from tavern_isolation.known import Known
+from tavern_isolation.link import Link
+from tavern_isolation.typed import Lent, Typed, typed
+
+if TYPE_CHECKING:
+    import aiohttp
+
+T = TypeVar("T")
+
+
+class Way:
+    """The way to the host: the link, and the streams lent over it."""
+
+    def __init__(self, link: Link, lent: Lent, plugin: str) -> None:
+        self.link = link
+        self.lent = lent
+        self.plugin = plugin
+
+    def view(self, interface: type[ServiceInterface], original: int | None = None) -> Any:
+        """Return an object with the methods of a service, each of which asks the host; with `original`, those of what
+        the object of this number overrides."""
+        view = type(f"{interface.__name__}View", (), {"__slots__": ()})
+        for name in interface_methods(interface):
+            setattr(view, name, staticmethod(self._method(interface, name, original)))
+        return view()
+
+    def _method(self, interface: type[ServiceInterface], name: str, original: int | None) -> Callable[..., Any]:
+        function = getattr(interface, name)
+        signature = inspect.signature(function)
+        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
+        crossing = typed(function, f"{interface.service_name}.{name}", self.plugin)
+        head = {"service": interface.service_name, "method": name, "original": original}
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            arguments = signature.bind(*args, **kwargs).arguments
+            return await crossing.call(self.link, self.lent, "service", head, arguments)
+
+        def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            arguments = signature.bind(*args, **kwargs).arguments
+            return crossing.stream(self.link, self.lent, "service", head, arguments)
+
+        return functools.wraps(function)(call if inspect.iscoroutinefunction(function) else stream)
+
+
+@dataclass
+class HostState:
+    """What the host last said of itself: which services have a provider, and whether it is about to stop."""
+
+    services: Collection[str] = ()
+    is_stopping: bool = False
+    is_draining: bool = False
+
+    def update(self, said: Mapping[str, Any]) -> None:
+        """Take what the host says now."""
+        for name, value in said.items():
+            setattr(self, name, value)
+
+
+class ChildServices:
+    """Views of services; see `context.Services`."""
+
+    def __init__(self, way: Way, known: Known, state: HostState) -> None:
+        self._way = way
+        self._known = known
+        self._views: dict[str, Any] = {}
+        self._state = state
+
+    def get(self, key: ServiceKey[Any] | str) -> Any:
+        """Return the view of a service."""
+        name = key if isinstance(key, str) else key.name
+        if name not in self._state.services:
+            raise ServiceUnavailable(f"no plugin provides the service {name}")
+        if name not in self._views:
+            interface = self._known.interface(name) if isinstance(key, str) else key.interface
+            self._views[name] = self._way.view(interface)
+        return self._views[name]
+
+    def has(self, key: ServiceKey[Any] | str) -> bool:
+        """Return whether the service has a provider."""
+        return (key if isinstance(key, str) else key.name) in self._state.services
+
+    async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
+        """Call a method by name with JSON arguments."""
+        head = {"service": service, "method": method}
+        crossing = Typed(f"{service}.{method}", INVOKE, plugin=self._way.plugin)
+        sent = {"arguments": dict(arguments), "call": call}
+        return await crossing.call(self._way.link, self._way.lent, "invoke", head, sent)
+
+    def method(self, service: str, method: str) -> Any:
+        """Refuse: what it returns is a part of the host."""
+        raise Forbidden("context.services.method is not there in a process of its own; use context.services.invoke")
+
+
+class ChildSettings:
+    """The plugin's settings as the host last said; see `context.Settings`."""
+
+    def __init__(self, state: SettingsState) -> None:
+        self._state = state
+        self._readers: list[asyncio.Queue[list[str]]] = []
+
+    def update(self, state: SettingsState, keys: list[str]) -> None:
+        """Take a new state, in which these keys changed."""
+        self._state = state
+        for reader in self._readers:
+            reader.put_nowait(keys)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a copy of the value in force."""
+        layers = self._state.layers.get(key)
+        return copy.deepcopy([*layers.values()][-1]) if layers else default
+
+    def origin(self, key: str) -> str:
+        """Return the layer that the value in force comes from."""
+        layers = self._state.layers.get(key)
+        return next(reversed(layers)) if layers else "default"
+
+    def layers(self, key: str) -> dict[str, Any]:
+        """Return a copy of the value of each layer that has one, lowest first."""
+        return copy.deepcopy(self._state.layers.get(key, {}))
+
+    def left_out(self, key: str) -> list[str]:
+        """Return the layers that may have a value which cannot be used."""
+        return list(self._state.left_out.get(key, ()))
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever a setting changes."""
+        return self._state.revision
+
+    @property
+    def digest(self) -> str:
+        """Differs whenever a value of this plugin's settings does."""
+        return self._state.digest
+
+    async def changes(self) -> AsyncIterator[list[str]]:
+        """Yield the keys that changed, each time some did."""
+        queue: asyncio.Queue[list[str]] = asyncio.Queue()
+        self._readers.append(queue)
+        try:
+            while True:
+                keys = await queue.get()
+                while not queue.empty():
+                    keys += queue.get_nowait()
+                yield list(dict.fromkeys(keys))
+        finally:
+            self._readers.remove(queue)
+
+
+class ChildEvents:
+    """The event bus of the host; see `context.Events`."""
+
+    def __init__(self, way: Way, check: Callable[[str, str], None]) -> None:
+        self._way = way
+        self._check = check
+
+    def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
+        """Publish an event in the plugin's name. The host numbers it: the number here is 0."""
+        self._check("publish", type)
+        event = Event(seq=0, type=type, payload=dict(payload), plugin=self._way.plugin, time=clock.now())
+        self._way.link.notify("publish", encode(event, Event))
+        return event
+
+    def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Publish events in the plugin's name."""
+        for type, payload in events:
+            self.publish(type, payload)
+
+    def subscribe(self, *types: str, since: int | None = None, limit: int = 16_384) -> ChildSubscription:
+        """Subscribe; the subscription ends with the plugin."""
+        for wanted in types or ("*",):
+            self._check("subscribe", wanted)
+        head = json.dumps({"types": types, "since": since, "limit": limit}).encode()
+        return ChildSubscription(self._way, head)
+
+
+class ChildSubscription:
+    """A subscription to events of the host, from the moment on at which it is made."""
+
+    def __init__(self, way: Way, head: bytes) -> None:
+        self._asked = asyncio.ensure_future(way.link.call("subscribe", head))
+        self._crossing = Typed("events", {"return": AsyncIterator[Event | Gap]}, plugin=way.plugin)
+
+    async def __aiter__(self) -> AsyncIterator[Event | Gap]:
+        async for event in self._crossing.stream_of(lambda: self._asked):
+            yield event
+
+    async def close(self) -> None:
+        """End the subscription."""
+        if self._asked.done() and not self._asked.cancelled() and self._asked.exception() is None:
+            stream = self._asked.result()
+            if not isinstance(stream, tuple):
+                await stream.aclose()
+        else:
+            self._asked.cancel()
+
+
+class ChildTasks:
+    """Background tasks, each with one of the host that owns, lists and cancels it; see `context.Tasks`."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._numbers = itertools.count(1)
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[int, asyncio.Task[Any]] = {}
+
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str, finish: bool = False) -> asyncio.Task[T]:
+        """Start a task that is cancelled with the plugin."""
+        if asyncio._get_running_loop() is not self._loop:
+
+            async def start() -> asyncio.Task[T]:
+                return self.spawn(coroutine, name=name, finish=finish)
+
+            return asyncio.run_coroutine_threadsafe(start(), self._loop).result()
+        number = next(self._numbers)
+        task = self._running[number] = asyncio.create_task(coroutine, name=f"{self._way.plugin}: {name}")
+        self._way.link.notify("task", json.dumps({"task": number, "name": name, "finish": finish}).encode())
+        return task
+
+    def cancel(self, number: int) -> None:
+        """Cancel a task that the host does not take."""
+        if (task := self._running.pop(number, None)) is not None:
+            task.cancel()
+
+    async def end_of(self, number: int) -> None:
+        """Wait for a task, and cancel it with this call; raises what it raises."""
+        task = self._running.pop(number)
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait([task])
+            raise
+        if not task.cancelled():
+            task.result()
+
+
+class ChildBlobs:
+    """Large values, which the host keeps; see `context.Blobs`."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+
+    async def _ask(self, method: str, **arguments: Any) -> Any:
+        crossing = Typed(f"blobs.{method}", BLOB_CALLS[method], plugin=self._way.plugin)
+        return await crossing.call(self._way.link, self._way.lent, "blobs", {"method": method}, arguments)
+
+    async def put(
+        self, content: bytes | AsyncIterable[bytes], media_type: str = BINARY, *, holder: str | None = None
+    ) -> Blob:
+        """Keep bytes, or a stream of them."""
+
+        async def parts() -> AsyncGenerator[bytes, None]:
+            if isinstance(content, bytes):
+                for at in range(0, len(content), 1 << 20):
+                    yield content[at : at + (1 << 20)]
+            else:
+                async for part in content:
+                    yield part
+
+        blob: Blob = await self._ask("put", content=parts(), media_type=media_type, holder=holder)
+        return blob
+
+    async def open(self, blob: Blob, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
+        """Yield the bytes from `start` up to `stop`."""
+        crossing = Typed("blobs.open", BLOB_CALLS["open"], plugin=self._way.plugin)
+        arguments = {"blob": blob, "start": start, "stop": stop}
+        async for part in crossing.stream(self._way.link, self._way.lent, "blobs", {"method": "open"}, arguments):
+            yield part
+
+    async def read(self, blob: Blob) -> bytes:
+        """Return all bytes."""
+        return b"".join([part async for part in self.open(blob)])
+
+    async def path(self, blob: Blob) -> Path:
+        """Refuse: the file is the host's."""
+        raise Forbidden("a Blob has no path in a process of its own; use context.blobs.open or read")
+
+    def has(self, blob: Blob) -> bool:
+        """Refuse: the answer is the host's, and this cannot wait for it."""
+        raise Forbidden("context.blobs.has cannot ask the host from a process of its own; use context.blobs.read")
+
+    async def hold(self, holder: str, blobs: Collection[Blob]) -> None:
+        """Keep Blobs until `holder` releases them."""
+        await self._ask("hold", holder=holder, blobs=list(blobs))
+
+    async def release(self, holder: str) -> None:
+        """Hold nothing for `holder` any more."""
+        await self._ask("release", holder=holder)
+
+    async def holders(self) -> list[str]:
+        """Return the plugin's names that hold something."""
+        names: list[str] = await self._ask("holders")
+        return names
+
+
+class ChildAudit:
+    """The audit log of the host; see `context.Audit`."""
+
+    is_crowded = False
+    problem: str | None = None
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+
+    def record(
+        self,
+        action: str,
+        *,
+        subject: str = "",
+        details: Mapping[str, Any] | None = None,
+        secrets: Collection[str] = (),
+        call: CallContext | None = None,
+    ) -> int:
+        """Record that `action` was done; the host numbers it, and the number here is 0."""
+        said = {"action": action, "subject": subject, "details": dict(details or {}), "secrets": list(secrets)}
+        self._way.link.notify("audit", json.dumps(said).encode(), encode(call, CallContext | None))
+        return 0
+
+    async def written(self, number: int | None = None) -> None:
+        """Return when all that was recorded until now is on disk."""
+        await self._way.link.call("audit written", b"{}")
+
+
+class ChildHttp:
+    """Outgoing HTTP of the child itself, through the proxies that the host has; see `context.Http`."""
+
+    def __init__(self, proxies: dict[str, str]) -> None:
+        self._proxies = proxies
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """Return the plugin's client session."""
+        if self._session is None or self._session.closed:
+            import aiohttp
+
+            from tavern_host.runtime.proxied_http import ProxiedConnector
+
+            self._session = aiohttp.ClientSession(connector=ProxiedConnector(self.proxy))
+        return self._session
+
+    def proxy(self, address: str) -> str | None:
+        """Return the proxy for an address."""
+        from tavern_host.common.proxies import proxy_for
+
+        return proxy_for(address)  # the variables of this process are those that the host gave
+
+    def proxy_variables(self) -> dict[str, str]:
+        """Return the variables of proxies for a program."""
+        return dict(self._proxies)
+
+    async def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            await self._session.close()
+
+
+class ChildHooks:
+    """Calls of hooks, which no plugin of a process of its own makes; see `context.Hooks`."""
+
+    revision = 0
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+
+    async def collect(self, hook: str, **arguments: Any) -> Any:
+        """Refuse."""
+        raise self._refusal(hook)
+
+    async def first(self, hook: str, **arguments: Any) -> Any:
+        """Refuse."""
+        raise self._refusal(hook)
+
+    async def filter(self, hook: str, value: T, **arguments: Any) -> T:
+        """Refuse."""
+        raise self._refusal(hook)
+
+    def _refusal(self, hook: str) -> Forbidden:
+        return Forbidden(f"{self._way.plugin} may not call {hook}: a plugin in a process of its own calls no hooks")
+
+    def claim(self, owners: dict[str, str], kind: str, name: str, plugin: str) -> bool:
+        """Return whether the name is this plugin's."""
+        return owners.setdefault(name, plugin) == plugin
+
+    def implemented(self, hook: str) -> bool:
+        """Return False: none can be called."""
+        return False
+
+    def report(self, plugin: str, message: str, **details: Any) -> None:
+        """Report against a plugin."""
+        self._way.link.notify("report", json.dumps({"plugin": plugin, "message": message, "details": details}).encode())
+
+
+class LogToHost(logging.Handler):
+    """Sends what is logged to the host."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record, on any thread."""
+        try:
+            text = self.format(record)
+            data = json.dumps({"level": record.levelno, "text": text[:100_000], "logger": record.name}).encode()
+            self._loop.call_soon_threadsafe(self._link.notify, "log", data)
+        except RuntimeError:
+            self.handleError(record)  # the loop is closed
+
+
+def make_context(
+    hello: Hello, way: Way, known: Known, state: HostState, when_unloaded: Callable[..., Any]
+) -> PluginContext:
+    """Return the context of the plugin of this process."""
+    from functools import partial
+
+    from tavern_host.events.bus import check_permitted
+
+    http = ChildHttp(hello.proxies)
+    when_unloaded("http-session", "client", http.close)
+    return PluginContext(
+        plugin=hello.plugin,
+        project=Project(hello.project_id, hello.project_name, Path(hello.project_root)),
+        services=ChildServices(way, known, state),
+        settings=ChildSettings(hello.settings),
+        log=logging.getLogger(f"tavern.plugin.{hello.plugin}"),
+        data_dir=Path(hello.data_dir),
+        operator_dir=Path(hello.operator_dir),
+        events=ChildEvents(way, partial(check_permitted, hello.plugin, hello.events)),
+        audit=ChildAudit(way),
+        tasks=ChildTasks(way),
+        http=http,
+        hooks=ChildHooks(way),
+        blobs=ChildBlobs(way),
+        serving=hello.serving,
+        is_stopping=lambda: state.is_stopping,
+        is_draining=lambda: state.is_draining,
+        _when_unloaded=when_unloaded,
+    )

@@ -1,0 +1,89 @@
+"""Nodes of the plugin in this process: runners and instances by the numbers that the host gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from tavern_host.contracts.nodes import NodeCall, NodeDefinition, NodeInstance, NodeProgress, NodeRunner
+from tavern_host.runtime.codec import decode, encode
+from tavern_host.runtime.in_process import InProcessRuntime
+from tavern_isolation.link import Link, Message
+from tavern_isolation.nodes import packed
+from tavern_isolation.typed import LOOSE, Head, borrowed, read, write
+
+
+class Nodes:
+    """Runs the plugin's nodes."""
+
+    def __init__(self, runtime: InProcessRuntime, link: Link) -> None:
+        self._runtime = runtime
+        self._link = link
+        self._runners: dict[int, NodeRunner] = {}
+        self._types: dict[int, str] = {}
+        self._instances: dict[int, NodeInstance] = {}
+
+    async def serve(self, name: str, head: Head, parts: Message) -> Message | AsyncIterator[Message]:
+        """Carry out a call about a node."""
+        if name == "node.runner":
+            definition = decode(parts[0], NodeDefinition)
+            self._types[head["runner"]] = definition.type
+            self._runners[head["runner"]] = self._runtime.open(definition)
+            return ()
+        runner, what = self._runners[head["runner"]], self._types[head["runner"]]
+        if name == "node.open":
+            self._instances[head["object"]] = runner.open(_values(head["keys"], parts))
+            return ()
+        if name == "node.close":
+            await self._instances.pop(head["object"]).close()
+            return ()
+        if name in ("node.change", "node.act"):
+            inputs = _values(head["keys"], parts[: len(head["keys"])])
+            config = _values(head["config"], parts[len(head["keys"]) :])
+            if name == "node.change":
+                return (json.dumps(await runner.change(inputs, config)).encode(),)
+            return (json.dumps(await runner.act(head["action"], inputs, config)).encode(),)
+        instance = self._instances[head["object"]]
+        call = decode(parts[0], NodeCall | None)
+        inputs = _values(head["keys"], parts[1:])
+        inputs |= {key: borrowed(self._link, number, LOOSE) for key, number in head["streams"].items()}
+        report = self._reporter(head["report"])
+        if name == "node.run":
+            return _sent(await instance.run(inputs, call, report), what)
+        if name == "node.stream":
+            return _stream(instance.stream(inputs, call, report), what)
+        return _items(instance, inputs, call, report)
+
+    def _reporter(self, number: int) -> Any:
+        head = json.dumps({"report": number}).encode()
+        return (lambda said: self._link.notify("progress", head, encode(said, NodeProgress))) if number else None
+
+
+def _values(keys: list[str], parts: Message) -> dict[str, Any]:
+    return {key: read(part, LOOSE) for key, part in zip(keys, parts, strict=True)}
+
+
+def _sent(outputs: dict[str, Any], what: str) -> Message:
+    keys, parts = packed(outputs, what)
+    return (json.dumps({"keys": keys}).encode(), *parts)
+
+
+async def _stream(stream: AsyncIterator[dict[str, Any]], what: str) -> AsyncGenerator[Message, None]:
+    try:
+        async for outputs in stream:
+            yield _sent(outputs, what)
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+
+
+async def _items(
+    instance: NodeInstance, inputs: dict[str, Any], call: NodeCall | None, report: Any
+) -> AsyncGenerator[Message, None]:
+    if instance.items is not None:
+        stream = instance.items(inputs, call, report)
+        async with aclosing(stream):  # type: ignore[type-var]
+            async for item in stream:
+                yield (write(item, LOOSE),)

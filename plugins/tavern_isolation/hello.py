@@ -1,0 +1,96 @@
+"""What a child is told when it begins, and what it answers: one model for each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic import Field, JsonValue
+
+from tavern_host.contracts.blobs import Blob
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.manifest import EventPermissions
+from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.wire import Model
+
+
+class EntryPoint(Model):
+    """A module that the manifest names, as `runtime.source.Entry`."""
+
+    module: str
+    collector: str
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class SettingsState(Model):
+    """A plugin's settings as they are now: by key the values of its layers, lowest first, and the layers left out."""
+
+    revision: int
+    digest: str
+    layers: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+    left_out: dict[str, list[str]] = Field(default_factory=dict)
+
+
+class Hello(Model):
+    """Which plugin the child carries, and what its context says. `reviewed` are the hashes of files in hexadecimal.
+
+    `hooks` are the names of all hooks; `known_services` and `known_hooks` say by name where the interface or the
+    specification is, as `module:name`. `services` are those that have a provider.
+    """
+
+    plugin: str
+    module: str | None = None
+    root: str | None = None
+    reviewed: dict[str, str] | None = None
+    entries: dict[str, EntryPoint] = Field(default_factory=dict)
+    hooks: list[str] = Field(default_factory=list)
+    known_services: dict[str, str] = Field(default_factory=dict)
+    known_hooks: dict[str, str] = Field(default_factory=dict)
+    events: EventPermissions = Field(default_factory=EventPermissions)
+    settings: SettingsState
+    services: list[str] = Field(default_factory=list)
+    project_id: str
+    project_name: str
+    project_root: str
+    data_dir: str
+    operator_dir: str
+    serving: bool = False
+    proxies: dict[str, str] = Field(default_factory=dict)
+
+
+class Loaded(Model):
+    """What the child found in the plugin: its hook implementations with the options of their marks, by function, and
+    what can never be one."""
+
+    hooks: list[HookImplInfo] = Field(default_factory=list)
+    options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+    problems: list[Problem] = Field(default_factory=list)
+
+
+class HandlerFacts(Model):
+    """What the host may have to know at once of a handler that a descriptor names: why it cannot be reached, the
+    public methods of a class, and what is wrong with it as the provider of its service."""
+
+    problem: Problem | None = None
+    methods: list[str] = Field(default_factory=list)
+    as_provider: list[Problem] = Field(default_factory=list)
+
+
+class Facts(Model):
+    """What goes with descriptors: facts by handler, and the JSON Schemas of the types that routes name."""
+
+    handlers: dict[str, HandlerFacts] = Field(default_factory=dict)
+    schemas: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
+
+
+INVOKE = {"arguments": dict[str, JsonValue], "call": CallContext, "return": JsonValue}
+"""The annotations of a call of a service's method by name."""
+
+BLOB_CALLS: dict[str, dict[str, Any]] = {
+    "put": {"content": AsyncIterator[bytes], "media_type": str, "holder": str | None, "return": Blob},
+    "open": {"blob": Blob, "start": int, "stop": int | None, "return": AsyncIterator[bytes]},
+    "hold": {"holder": str, "blobs": list[Blob], "return": None},
+    "release": {"holder": str, "return": None},
+    "holders": {"return": list[str]},
+}
+"""The annotations of `context.Blobs`, as far as it can be reached from another process."""

@@ -1,0 +1,38 @@
+"""The hooks and service interfaces that both ends of a link can import, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from pkgutil import resolve_name
+from typing import Any
+
+from tavern_host.contracts.services import ServiceInterface
+
+
+class Known:
+    """Looks up what a name stands for when it is asked for; see `hello.Hello`."""
+
+    def __init__(self, services: Mapping[str, str], hooks: Mapping[str, str]) -> None:
+        self._services = services
+        self._hooks = hooks
+
+    def interface(self, service: str) -> type[ServiceInterface]:
+        """Return the interface of a service. Raises `KeyError`."""
+        found: type[ServiceInterface] = _resolved(self._services[service])
+        return found
+
+    def spec(self, hook: str) -> Callable[..., Any]:
+        """Return the function that specifies a hook. Raises `KeyError`."""
+        found: Callable[..., Any] = _resolved(self._hooks[hook])
+        return found
+
+
+@cache
+def _resolved(reference: str) -> Any:
+    return resolve_name(reference)
+
+
+def reference_of(value: Any) -> str:
+    """Return `module:name` of a function or class."""
+    return f"{value.__module__}:{value.__qualname__}"

@@ -1,0 +1,490 @@
+"""The link between the host and a child process: calls and streams in both directions over one socket pair.
+
+A message is a few byte strings; what they mean is for others to say. Each frame is a header and the parts of one
+message, and the frames of a side arrive in order. Nothing that the other side sends is trusted: a frame that breaks a
+rule of this page ends the link.
+
+A call made while another is carried out says which one (`parent`), so that it runs in the context in which that one was
+made: who asked for it, how deep it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import Context, ContextVar, copy_context
+from functools import partial
+from typing import Any, Final
+
+from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure, ServiceUnavailable
+from tavern_host.runtime.codec import decode_error, encode_error
+from tavern_host.runtime.threads import is_being_cancelled
+
+Message = tuple[bytes, ...]
+"""The parts of one message; large binaries stand apart, so that nobody has to look through them."""
+Serve = Callable[[str, Message], Awaitable["Message | AsyncIterator[Message]"]]
+"""Carries out a call by name; the answer is a message or a stream of them."""
+
+MAX_MESSAGE: Final = 64_000_000
+"""Bytes of one message; a caller's larger one is refused, that of the other side ends the link."""
+MAX_CALLS: Final = 1_000
+"""Calls of one side in flight."""
+WINDOW: Final = 16
+"""Items of a stream that may be on their way before its reader asks for more."""
+MAX_WAITING: Final = MAX_MESSAGE
+"""Bytes that may wait to be sent before callers wait, too."""
+GRACE: Final = 2.0
+"""Seconds that a cancelled call may take to end on the other side."""
+
+_SLICE = 256 * 1024
+_HEADER = struct.Struct("!IBHII")  # bytes of what follows, kind, number of parts, id, parent
+_LENGTH = struct.Struct("!I")
+_MOST_PARTS = 1_000
+
+_NOTICE, _CALL, _CANCEL, _CREDIT, _REPLY, _ERROR, _CANCELLED, _STREAM, _ITEM, _END = range(10)
+
+_serving: ContextVar[tuple[Link, int] | None] = ContextVar("serving", default=None)
+"""The link and the id of the call that this task carries out."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """One end of a link, in the event loop that opened it. `ended` is called once, with the reason in words."""
+
+    def __init__(self, serve: Serve, notice: Callable[[str, Message], None], ended: Callable[[str], None]) -> None:
+        self._serve = serve
+        self._notice = notice
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._base = copy_context()
+        self._transport: asyncio.Transport | None = None
+        self._reason = ""
+        self._asked: dict[int, _Asked] = {}
+        self._served: dict[int, _Served] = {}
+        self._last = 0
+        self._outgoing: deque[bytes | memoryview] = deque()
+        self._waiting = 0
+        self._is_paused = False
+        self._room = asyncio.Event()
+        self._room.set()
+        self._incoming = bytearray(2 * _SLICE)
+        self._held = 0
+        self._large: _Large | None = None
+
+    @classmethod
+    async def open(
+        cls, end: socket.socket, serve: Serve, notice: Callable[[str, Message], None], ended: Callable[[str], None]
+    ) -> Link:
+        """Return the link over one end of a socket pair, which it owns from now on."""
+        end.setblocking(False)
+        link = cls(serve, notice, ended)
+        await link._loop.create_connection(lambda: link, sock=end)
+        return link
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls were made here and are not answered."""
+        return len(self._asked)
+
+    # --- asking ----------------------------------------------------------------------------------------------
+
+    def notify(self, name: str, *parts: bytes) -> None:
+        """Send a message that has no answer; nothing is sent where the link has ended. Raises `InvalidInput`."""
+        if not self._reason:
+            self._send(_NOTICE, 0, 0, (name.encode(), *parts))
+
+    async def call(self, name: str, *parts: bytes) -> Message | Stream:
+        """Return the answer of the other side to a call, or the stream that it begins.
+
+        A cancelled call is cancelled there, too. Raises what the other side raised, as the error with its code;
+        `PluginEnded`; `InvalidInput` for a message that is too large.
+        """
+        while self._waiting > MAX_WAITING and not self._reason:
+            self._room.clear()
+            await self._room.wait()
+        if self._reason:
+            raise PluginEnded(self._reason)
+        if len(self._asked) >= MAX_CALLS:
+            raise ServiceUnavailable(f"{MAX_CALLS} calls are in flight; try again when some have ended")
+        parent = _serving.get()
+        self._last = number = self._last % 0xFFFF_FFFF + 1
+        asked = _Asked(number, self._loop.create_future(), copy_context())
+        self._send(_CALL, number, parent[1] if parent is not None and parent[0] is self else 0, (name.encode(), *parts))
+        self._asked[number] = asked
+        try:
+            answer: Message | Stream = await asked.answer
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                await self._cancel(asked)
+            raise
+        return answer
+
+    async def _cancel(self, asked: _Asked) -> None:
+        """Have a call cancelled that nobody waits for any more, and give it a moment to end."""
+        if asked.number not in self._asked:
+            return
+        self._send(_CANCEL, asked.number, 0, ())
+        asked.over = self._loop.create_future()
+        await asyncio.wait([asked.over], timeout=GRACE)
+
+    # --- serving ---------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, served: _Served, name: str, parts: Message) -> None:
+        number = served.number
+        _serving.set((self, number))
+        answer: Message | AsyncIterator[Message] = ()
+        try:
+            answer = await self._serve(name, parts)
+            if isinstance(answer, tuple):
+                self._send(_REPLY, number, 0, answer)
+            else:
+                self._send(_STREAM, number, 0, ())
+                async for item in answer:
+                    await served.may_send()
+                    self._send(_ITEM, number, 0, item)
+                self._send(_END, number, 0, ())
+            served.is_answered = True
+        except asyncio.CancelledError:
+            raise  # it is said when the task is done, which may be before it began
+        except BaseException as error:
+            self._send_error(number, error)
+            served.is_answered = True
+        finally:
+            if not isinstance(answer, tuple) and hasattr(answer, "aclose"):
+                with contextlib.suppress(Exception):
+                    await answer.aclose()
+
+    def _carried_out(self, served: _Served, task: asyncio.Task[None]) -> None:
+        self._served.pop(served.number, None)
+        if not served.is_answered:
+            self._send(_CANCELLED, served.number, 0, ())
+
+    def _send_error(self, number: int, error: BaseException) -> None:
+        try:
+            self._send(_ERROR, number, 0, (encode_error(error),))
+        except InvalidInput as too_large:
+            self._send(_ERROR, number, 0, (encode_error(too_large),))
+
+    # --- frames ----------------------------------------------------------------------------------------------
+
+    def _send(self, kind: int, number: int, parent: int, parts: Message) -> None:
+        if self._reason or self._transport is None:
+            return
+        lengths = [len(part) for part in parts]
+        size = sum(lengths) + _LENGTH.size * len(parts)
+        if size > MAX_MESSAGE or len(parts) > _MOST_PARTS:
+            raise InvalidInput(f"{size:,} bytes are too many for one message: {MAX_MESSAGE:,} are allowed")
+        head = _HEADER.pack(size, kind, len(parts), number, parent) + b"".join(map(_LENGTH.pack, lengths))
+        if size <= _SLICE:
+            self._queue(b"".join((head, *parts)))
+        else:
+            self._queue(head)
+            for part in parts:
+                view = memoryview(part)
+                for at in range(0, len(part), _SLICE):
+                    self._queue(view[at : at + _SLICE])
+        self._flush()
+
+    def _queue(self, data: bytes | memoryview) -> None:
+        self._outgoing.append(data)
+        self._waiting += len(data)
+
+    def _flush(self) -> None:
+        assert self._transport is not None
+        while self._outgoing and not self._is_paused:
+            data = self._outgoing.popleft()
+            self._waiting -= len(data)
+            self._transport.write(data)
+        if self._waiting <= MAX_WAITING:
+            self._room.set()
+
+    def pause_writing(self) -> None:
+        """Wait with what is to be sent: the other side does not read as fast."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Send what waited."""
+        self._is_paused = False
+        self._flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go: into the large message of which some are there, else into the buffer."""
+        if self._large is not None:
+            return memoryview(self._large.body)[self._large.held :]
+        return memoryview(self._incoming)[self._held :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Look at the bytes that arrived."""
+        try:
+            if self._large is None:
+                self._held += nbytes
+                self._read()
+            else:
+                self._large.held += nbytes
+                if self._large.held == len(self._large.body):
+                    large, self._large = self._large, None
+                    self._arrived(large.header, large.body)
+        except (_Malformed, ValueError) as error:
+            self._end(f"it sent what is no message: {error}")
+
+    def _read(self) -> None:
+        at = 0
+        while self._held - at >= _HEADER.size and not self._reason:
+            header = _HEADER.unpack_from(self._incoming, at)
+            size, begin = header[0], at + _HEADER.size
+            if size > MAX_MESSAGE:
+                raise _Malformed(f"of {size:,} bytes")
+            if self._held - begin >= size:
+                at = begin + size
+                self._arrived(header, memoryview(self._incoming)[begin:at])
+            elif _HEADER.size + size > _SLICE:
+                self._large = _Large(header, bytearray(size), self._held - begin)
+                self._large.body[: self._large.held] = self._incoming[begin : self._held]
+                at = self._held
+            else:
+                break
+        self._incoming[: self._held - at] = self._incoming[at : self._held]
+        self._held -= at
+
+    def _arrived(self, header: tuple[int, ...], body: bytearray | memoryview) -> None:
+        _, kind, count, number, parent = header
+        if kind > _END:
+            raise _Malformed(f"of the kind {kind}")
+        if kind == _NOTICE:
+            name, *rest = _split(count, body, at_least=1)
+            self._notice(_text(name), tuple(rest))
+        elif kind == _CALL:
+            name, *rest = _split(count, body, at_least=1)
+            self._begin(number, parent, _text(name), tuple(rest))
+        elif kind in (_CANCEL, _CREDIT):
+            if (served := self._served.get(number)) is not None:  # else it has ended meanwhile
+                served.task.cancel() if kind == _CANCEL else served.add_credit()
+        else:
+            self._answered(kind, number, _split(count, body))
+
+    def _begin(self, number: int, parent: int, name: str, parts: Message) -> None:
+        if number in self._served or len(self._served) >= MAX_CALLS:
+            raise _Malformed("a call under a number that is taken, or one too many")
+        within = self._asked.get(parent)
+        context = (self._base if within is None else within.context).copy()
+        served = self._served[number] = _Served(number)
+        served.task = self._loop.create_task(self._carry_out(served, name, parts), context=context)
+        served.task.add_done_callback(partial(self._carried_out, served))
+
+    def _answered(self, kind: int, number: int, parts: Message) -> None:
+        asked = self._asked.get(number)
+        if asked is None:
+            if number > self._last:
+                raise _Malformed("the answer to a call that was never made")
+            return  # nobody waits for it any more
+        if kind == _ITEM:
+            if asked.stream is None:
+                raise _Malformed("an item without a stream")
+            asked.stream.arrived(parts)
+        elif kind in (_REPLY, _STREAM, _END) and (kind == _END) is (asked.stream is None):
+            raise _Malformed("an answer within a stream, or the end of none")
+        elif kind == _STREAM:
+            asked.stream = Stream(self, asked)
+            asked.settle(asked.stream)
+        else:
+            del self._asked[number]
+            asked.end(parts if kind == _REPLY else None, None if kind in (_REPLY, _END) else _error(kind, parts))
+
+    def ask_for_more(self, number: int) -> None:
+        """Let the other side send half a window more of a stream's items."""
+        self._send(_CREDIT, number, 0, ())
+
+    async def stop(self, asked: _Asked) -> None:
+        """End a stream before its end."""
+        await self._cancel(asked)
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what waits for the other side."""
+        self._end("it has ended")
+
+    async def close(self, reason: str = "it was closed") -> None:
+        """End the link, and what is carried out for the other side."""
+        self._end(reason)
+        tasks = [served.task for served in self._served.values()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE)
+
+    def _end(self, reason: str) -> None:
+        if self._reason:
+            return
+        self._reason = reason
+        if self._transport is not None:
+            self._transport.abort()
+        self._outgoing.clear()
+        self._waiting = 0
+        self._room.set()
+        for served in self._served.values():
+            served.task.cancel()
+        asked, self._asked = self._asked, {}
+        for one in asked.values():
+            one.end(None, PluginEnded(reason))
+        self._ended(reason)
+
+
+class Stream:
+    """A stream of messages from the other side: an iterator with one reader, and `aclose`."""
+
+    def __init__(self, link: Link, asked: _Asked) -> None:
+        self._link = link
+        self._asked = asked
+        self._items: deque[Message] = deque()
+        self._taken = 0
+        self._end: BaseException | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def arrived(self, parts: Message) -> None:
+        """Keep an item. Raises what ends the link for one that was not asked for."""
+        if len(self._items) + self._taken >= WINDOW:
+            raise _Malformed("an item for which nobody asked")
+        self._items.append(parts)
+        self._wake()
+
+    def end(self, error: BaseException | None) -> None:
+        """End the stream after the items that are there."""
+        self._end = self._end or error or StopAsyncIteration()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        while not self._items:
+            if self._end is not None:
+                raise self._end
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        self._taken += 1
+        if self._taken >= WINDOW // 2:
+            self._taken = 0
+            self._link.ask_for_more(self._asked.number)
+        return self._items.popleft()
+
+    async def aclose(self) -> None:
+        """End the stream on the other side, and give that a moment."""
+        self._items.clear()
+        self.end(None)
+        await self._link.stop(self._asked)
+
+
+class _Asked:
+    """A call that was made here. `over` is set by whoever waits for the end of one that was cancelled."""
+
+    __slots__ = ("answer", "context", "number", "over", "stream")
+
+    def __init__(self, number: int, answer: asyncio.Future[Any], context: Context) -> None:
+        self.number = number
+        self.answer = answer
+        self.context = context
+        self.stream: Stream | None = None
+        self.over: asyncio.Future[None] | None = None
+
+    def settle(self, answer: Message | Stream | None, error: BaseException | None = None) -> None:
+        """Give the caller its answer, if it still waits."""
+        if self.answer.done():
+            return
+        if error is not None:
+            self.answer.set_exception(error)
+        else:
+            self.answer.set_result(answer)
+
+    def end(self, answer: Message | None, error: BaseException | None) -> None:
+        """Note that the other side is done with the call."""
+        if self.stream is not None:
+            self.stream.end(error)
+        else:
+            self.settle(answer, error)
+        if self.over is not None and not self.over.done():
+            self.over.set_result(None)
+
+
+class _Served:
+    """A call that is carried out here."""
+
+    __slots__ = ("_credit", "_more", "is_answered", "number", "task")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.is_answered = False
+        self.task: asyncio.Task[None]
+        self._credit = WINDOW
+        self._more: asyncio.Event | None = None
+
+    async def may_send(self) -> None:
+        """Wait until the reader wants an item."""
+        while self._credit == 0:
+            self._more = self._more or asyncio.Event()
+            self._more.clear()
+            await self._more.wait()
+        self._credit -= 1
+
+    def add_credit(self) -> None:
+        """Allow half a window more, never more than a window."""
+        self._credit = min(self._credit + WINDOW // 2, WINDOW)
+        if self._more is not None:
+            self._more.set()
+
+
+class _Large:
+    """A message of which some bytes are missing."""
+
+    __slots__ = ("body", "header", "held")
+
+    def __init__(self, header: tuple[int, ...], body: bytearray, held: int) -> None:
+        self.header = header
+        self.body = body
+        self.held = held
+
+
+class _Malformed(Exception):
+    """A frame breaks a rule of the link."""
+
+
+def _split(count: int, body: bytearray | memoryview, *, at_least: int = 0) -> Message:
+    """Return the parts of a message."""
+    at, parts = count * _LENGTH.size, []
+    if not at_least <= count <= _MOST_PARTS or at > len(body):
+        raise _Malformed(f"with {count} parts in {len(body):,} bytes")
+    for (length,) in _LENGTH.iter_unpack(bytes(body[:at])):
+        parts.append(bytes(body[at : at + length]))
+        at += length
+    if at != len(body):
+        raise _Malformed("whose parts are not as long as it says")
+    return tuple(parts)
+
+
+def _text(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise _Malformed("whose name is no text") from None
+
+
+def _error(kind: int, parts: Message) -> BaseException:
+    """Return what the other side raised."""
+    if kind == _CANCELLED:
+        return PluginFailure("it was cancelled on the other side")
+    if kind != _ERROR or len(parts) != 1:
+        raise _Malformed(f"an answer of the kind {kind} with {len(parts)} parts")
+    try:
+        return decode_error(parts[0])
+    except ValueError as error:
+        raise _Malformed(f"an error that is none: {error}") from None

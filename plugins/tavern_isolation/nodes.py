@@ -1,0 +1,179 @@
+"""Nodes of a plugin in a process of its own: the host's end. Values on edges are those that have a codec."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.errors import InvalidInput, PluginFailure
+from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
+from tavern_host.contracts.wire import WireError
+from tavern_host.runtime.codec import encode
+from tavern_isolation.link import Message, Stream
+from tavern_isolation.typed import LOOSE, read, write
+
+if TYPE_CHECKING:
+    from tavern_isolation.runtime import IsolatedRuntime
+
+Values = dict[str, Any]
+"""Values by the key of their slot."""
+
+_numbers = itertools.count(1)
+
+
+class RemoteRunner:
+    """Makes instances of one node type; see `contracts.nodes.NodeRunner`."""
+
+    def __init__(self, runtime: IsolatedRuntime, definition: NodeDefinition) -> None:
+        self.runtime = runtime
+        self.definition = definition
+        self.number = next(_numbers)
+        self._is_open = False
+
+    def open(self, config: Values) -> NodeInstance:
+        """Return an instance, which the child opens at its first run."""
+        return _Instance(self, config)
+
+    async def change(self, inputs: Values, config: Values) -> JsonValue:
+        """Return what the author's `is_changed` returns."""
+        answer: JsonValue = json.loads(await self._both("node.change", {}, inputs, config))
+        return answer
+
+    async def act(self, action: str, inputs: Values, config: Values) -> dict[str, JsonValue]:
+        """Carry out what a button asks for."""
+        changed = json.loads(await self._both("node.act", {"action": action}, inputs, config))
+        if not isinstance(changed, dict):
+            raise PluginFailure(f"node {self.definition.type}: a button returned no input values")
+        return changed
+
+    async def _both(self, name: str, head: dict[str, Any], inputs: Values, config: Values) -> bytes:
+        lines, parts = packed(inputs, self.definition.type)
+        more, others = packed(config, self.definition.type)
+        answer = await self.ask(name, {**head, "keys": lines, "config": more}, *parts, *others)
+        assert isinstance(answer, tuple)
+        return answer[0]
+
+    async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Message | Stream:
+        """Ask the child, which knows the node type from the first time on."""
+        link = self.runtime.link
+        if not self._is_open:
+            self._is_open = True  # frames arrive in order: it is there before the next one
+            await link.call(
+                "node.runner", json.dumps({"runner": self.number}).encode(), encode(self.definition, NodeDefinition)
+            )
+        return await link.call(name, json.dumps({**head, "runner": self.number}).encode(), *parts)
+
+
+class _Instance:
+    """A node of the child; see `contracts.nodes.NodeInstance`."""
+
+    direct: DirectCall | None = None
+
+    def __init__(self, runner: RemoteRunner, config: Values) -> None:
+        self._runner = runner
+        self._config = config
+        self._number = next(_numbers)
+        self._is_open = False
+        self.items: ItemStream | None = self._items if runner.definition.traits.streams else None
+
+    async def run(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> Values:
+        """Execute once."""
+        async with _Run(self._runner, inputs, node_call, report) as run:
+            answer = await self._ask("node.run", run)
+        assert isinstance(answer, tuple)
+        return unpacked(answer, self._runner.definition.type)
+
+    async def stream(
+        self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncGenerator[Values, None]:
+        """Execute a node that streams."""
+        async with _Run(self._runner, inputs, node_call, report) as run:
+            answer = await self._ask("node.stream", run)
+            assert isinstance(answer, Stream)
+            async with aclosing(answer):
+                async for parts in answer:
+                    yield unpacked(parts, self._runner.definition.type)
+
+    async def _items(
+        self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
+    ) -> AsyncGenerator[Any, None]:
+        async with _Run(self._runner, inputs, node_call, report) as run:
+            answer = await self._ask("node.items", run)
+            assert isinstance(answer, Stream)
+            async with aclosing(answer):
+                async for (data,) in answer:
+                    yield _value(data, self._runner.definition.type)
+
+    async def _ask(self, name: str, run: _Run) -> Message | Stream:
+        if not self._is_open:
+            self._is_open = True
+            keys, parts = packed(self._config, self._runner.definition.type)
+            await self._runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
+        return await self._runner.ask(name, {**run.head, "object": self._number}, *run.parts)
+
+    async def close(self) -> None:
+        """Release what the instance holds."""
+        if self._is_open:
+            await self._runner.ask("node.close", {"object": self._number})
+
+
+class _Run:
+    """One run of a node: what is sent of it, and what is lent and reported while it runs."""
+
+    def __init__(self, runner: RemoteRunner, inputs: Values, call: NodeCall | None, report: Report | None) -> None:
+        self._runtime = runner.runtime
+        self._inputs = inputs
+        self._call = call
+        self._report = report
+        self._lending = self._runtime.lent.during()
+        self._what = runner.definition.type
+        self.head: dict[str, Any] = {}
+        self.parts: list[bytes] = []
+
+    async def __aenter__(self) -> _Run:
+        lend = self._lending.__enter__()
+        streams = {key: lend(one, LOOSE) for key, one in self._inputs.items() if isinstance(one, AsyncIterator)}
+        keys, parts = packed({k: v for k, v in self._inputs.items() if k not in streams}, self._what)
+        number = 0
+        if self._report is not None:
+            number = next(_numbers)
+            self._runtime.requests.reports[number] = self._report
+        self.head = {"keys": keys, "streams": streams, "report": number}
+        self.parts = [encode(self._call, NodeCall | None), *parts]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._runtime.requests.reports.pop(self.head.get("report", 0), None)
+        self._lending.__exit__(None, None, None)
+
+
+def packed(values: Values, what: str) -> tuple[list[str], list[bytes]]:
+    """Return the keys and the bytes of values. Raises `InvalidInput` for one that cannot cross, with its slot."""
+    parts = []
+    for key, value in values.items():
+        try:
+            parts.append(write(value, LOOSE))
+        except WireError as error:
+            raise InvalidInput(f"node {what}, slot {key}: {error}") from None
+    return list(values), parts
+
+
+def unpacked(parts: Message, what: str) -> Values:
+    """Return the values of a message that `packed` made, whose first part holds the keys. Raises `PluginFailure`."""
+    try:
+        keys = json.loads(parts[0])["keys"]
+        return {str(key): read(part, LOOSE) for key, part in zip(keys, parts[1:], strict=True)}
+    except (ValueError, LookupError, TypeError) as error:
+        raise PluginFailure(f"node {what}: its outputs are no values: {error}") from None
+
+
+def _value(data: bytes, what: str) -> Any:
+    try:
+        return read(data, LOOSE)
+    except ValueError as error:
+        raise PluginFailure(f"node {what}: an item is no value: {error}") from None

@@ -1,0 +1,211 @@
+"""What a child asks of its host: services, events, Blobs, tasks. All that is decided is decided here and behind it: the
+plugin's own context is asked, as if the plugin were in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, TavernError
+from tavern_host.contracts.events import Event, Gap
+from tavern_host.contracts.nodes import NodeProgress, Report
+from tavern_host.contracts.services import interface_methods
+from tavern_host.hooks.catalogue import Catalogue
+from tavern_host.runtime.codec import decode, encode
+from tavern_isolation.hello import BLOB_CALLS, INVOKE, SettingsState
+from tavern_isolation.link import Link, Message
+from tavern_isolation.typed import READ, Head, Lent, Typed, typed
+
+_MOST_TEXT = 100_000
+"""Characters of one line of the log."""
+
+
+class Requests:
+    """Answers one child. `originals` are the views of what its providers override, by the number of the object."""
+
+    def __init__(self, context: PluginContext, catalogue: Catalogue, lent: Lent) -> None:
+        self._context = context
+        self._catalogue = catalogue
+        self._lent = lent
+        self.originals: dict[int, Any] = {}
+        self.link: Link
+        self._calls: Mapping[str, Callable[[Head, Message], Any]] = {
+            "service": self._service,
+            "invoke": self._invoke,
+            "subscribe": self._subscribe,
+            "blobs": self._blobs,
+            "audit written": self._audit_written,
+            READ: self._read,
+        }
+        self._notices: Mapping[str, Callable[[Message], None]] = {
+            "log": self._log,
+            "publish": self._publish,
+            "report": self._report,
+            "task": self._task,
+            "progress": self._progress,
+            "audit": self._audit,
+        }
+        self.reports: dict[int, Report] = {}
+        self._said: object = None
+        self._following: asyncio.Task[None] | None = None
+
+    async def serve(self, name: str, parts: Message) -> Any:
+        """Carry out a call of the child."""
+        answered = self._calls.get(name)
+        if answered is None:
+            raise InvalidInput(f"a child cannot ask for {name!r:.80}")
+        head = json.loads(parts[0]) if parts else None
+        if not isinstance(head, dict):
+            raise InvalidInput(f"{name}: no head")
+        return await answered(head, parts[1:])
+
+    def notice(self, name: str, parts: Message) -> None:
+        """Take a notice of the child. Raises `ValueError` for what is none."""
+        taken = self._notices.get(name)
+        if taken is None:
+            raise ValueError(f"a child cannot say {name!r:.80}")
+        try:
+            taken(parts)
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"the notice {name} is damaged: {error}") from None
+
+    # --- services --------------------------------------------------------------------------------------------
+
+    async def _service(self, head: Head, parts: Message) -> Any:
+        service, method = str(head["service"]), str(head["method"])
+        interface = self._catalogue.interfaces.get(service)
+        if interface is None or method not in interface_methods(interface):
+            raise NotFound(f"there is no {service}.{method}")
+        original = head.get("original")
+        view = self._context.services.get(service) if original is None else self.originals[int(original)]
+        crossing = typed(getattr(interface, method), f"{service}.{method}", self._context.plugin)
+        value = getattr(view, method)(**crossing.arguments(head, parts, self.link))
+        return crossing.answer(value if isinstance(value, AsyncIterator) else await value)
+
+    async def _invoke(self, head: Head, parts: Message) -> Any:
+        crossing = Typed("invoke", INVOKE, plugin=self._context.plugin)
+        sent = crossing.arguments(head, parts, self.link)
+        services = self._context.services
+        value = await services.invoke(str(head["service"]), str(head["method"]), sent["arguments"], call=sent["call"])
+        return crossing.answer(value)
+
+    async def _read(self, head: Head, parts: Message) -> AsyncIterator[Message]:
+        return self._lent.read(int(head["stream"]))
+
+    # --- events, the log, tasks ------------------------------------------------------------------------------
+
+    async def _subscribe(self, head: Head, parts: Message) -> AsyncIterator[Message]:
+        since = head["since"]
+        types = [str(one) for one in head["types"]]
+        subscription = self._context.events.subscribe(
+            *types, since=None if since is None else int(since), limit=max(1, min(int(head["limit"]), 16_384))
+        )
+
+        async def items() -> AsyncIterator[Event | Gap]:
+            try:
+                async for event in subscription:
+                    yield event
+            finally:
+                await subscription.close()
+
+        answer = Typed("events", {"return": AsyncIterator[Event | Gap]}, plugin=self._context.plugin).answer(items())
+        assert not isinstance(answer, tuple)
+        return answer
+
+    def _publish(self, parts: Message) -> None:
+        event = decode(parts[0], Event)
+        with suppress(PermissionDenied):  # the child has said so already, unless it is none of ours
+            self._context.events.publish(event.type, event.payload)
+
+    def _log(self, parts: Message) -> None:
+        said = json.loads(parts[0])
+        level = min(max(int(said["level"]), logging.DEBUG), logging.CRITICAL)
+        self._context.log.log(level, "%s", str(said["text"])[:_MOST_TEXT])
+
+    def _audit(self, parts: Message) -> None:
+        said, call = json.loads(parts[0]), decode(parts[1], CallContext | None)
+        try:
+            self._context.audit.record(**said, call=call)
+        except TavernError as error:
+            self._context.log.error("it could not record %s: %s", str(said.get("action"))[:200], error.message)
+
+    async def _audit_written(self, head: Head, parts: Message) -> Message:
+        await self._context.audit.written()
+        return ()
+
+    def _progress(self, parts: Message) -> None:
+        report = self.reports.get(int(json.loads(parts[0])["report"]))
+        if report is not None:
+            report(decode(parts[1], NodeProgress))
+
+    def _report(self, parts: Message) -> None:
+        said = json.loads(parts[0])
+        with suppress(TavernError):
+            self._context.hooks.report(str(said["plugin"]), str(said["message"]), **said["details"])
+
+    def _task(self, parts: Message) -> None:
+        said = json.loads(parts[0])
+        number = int(said["task"])
+
+        async def end() -> None:
+            await self.link.call("task", json.dumps({"task": number}).encode())
+
+        try:
+            self._context.tasks.spawn(end(), name=str(said["name"])[:200], finish=bool(said["finish"]))
+        except PermissionDenied:
+            self.link.notify("end task", json.dumps({"task": number}).encode())
+
+    # --- settings --------------------------------------------------------------------------------------------
+
+    def settings(self) -> SettingsState:
+        """Return the plugin's settings as they are now."""
+        settings = self._context.settings
+        keys = settings.keys()  # type: ignore[attr-defined]
+        return SettingsState(
+            revision=settings.revision,
+            digest=settings.digest,
+            layers={key: layers for key in keys if (layers := settings.layers(key))},
+            left_out={key: left for key in keys if (left := settings.left_out(key))},
+        )
+
+    def state(self) -> bytes | None:
+        """Return what the child has to know before it is asked for more, where that changed since it was last said."""
+        context = self._context
+        now = context.hooks.revision, context.is_stopping(), context.is_draining()
+        if now == self._said:
+            return None
+        self._said = now
+        services = [name for name in self._catalogue.interfaces if context.services.has(name)]
+        return json.dumps({"services": services, "is_stopping": now[1], "is_draining": now[2]}).encode()
+
+    def follow_settings(self) -> None:
+        """Tell the child of each change from now on."""
+
+        async def follow() -> None:
+            async for keys in self._context.settings.changes():
+                head = json.dumps({"keys": keys}).encode()
+                self.link.notify("settings", head, encode(self.settings(), SettingsState))
+
+        self._following = asyncio.get_running_loop().create_task(follow())
+
+    def close(self) -> None:
+        """Say nothing more."""
+        if self._following is not None:
+            self._following.cancel()
+
+    # --- Blobs -----------------------------------------------------------------------------------------------
+
+    async def _blobs(self, head: Head, parts: Message) -> Any:
+        method = str(head["method"])
+        hints = BLOB_CALLS.get(method)
+        if hints is None:
+            raise NotFound(f"there is no blobs.{method}")
+        crossing = Typed(f"blobs.{method}", hints, plugin=self._context.plugin)
+        value = getattr(self._context.blobs, method)(**crossing.arguments(head, parts, self.link))
+        return crossing.answer(value if isinstance(value, AsyncIterator) else await value)

@@ -1,0 +1,329 @@
+"""The host's end of a plugin in a process of its own: reaches what the plugin registered, by name, over the link.
+
+Descriptors are values, so that they are the host's; what stands behind them is asked for when it is used. What the host
+has to know at once, without waiting, came with the descriptors (`hello.Facts`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from functools import partial
+from typing import Any, get_origin
+
+from pydantic import BaseModel, JsonValue
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.contributions import handler_of, kind_of
+from tavern_host.contracts.errors import NotFound, PluginFailure
+from tavern_host.contracts.nodes import NodeDefinition
+from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.services import ServiceInfo
+from tavern_host.contracts.wire import Model
+from tavern_host.hooks.catalogue import Catalogue
+from tavern_host.runtime.boundary import signature_without_self
+from tavern_host.runtime.codec import decode, encode
+from tavern_host.runtime.described import schema_of
+from tavern_host.runtime.in_process import InProcessRuntime
+from tavern_host.runtime.installed import is_published
+from tavern_host.runtime.source import PluginSource
+from tavern_isolation.child_process import ChildProcess
+from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
+from tavern_isolation.known import reference_of
+from tavern_isolation.link import Link, Message
+from tavern_isolation.nodes import RemoteRunner
+from tavern_isolation.requests import Requests
+from tavern_isolation.typed import Lent, Typed, typed
+
+_ON_THREAD = "collect"
+
+
+class IsolatedRuntime(InProcessRuntime):
+    """Loads one plugin in a process of its own; see `in_process.InProcessRuntime`."""
+
+    def __init__(self, source: PluginSource, context: PluginContext, catalogue: Catalogue) -> None:
+        self.plugin = source.name
+        self._source = source
+        self._context = context
+        self._catalogue = catalogue
+        self._loop = asyncio.get_running_loop()
+        self.lent = Lent()
+        self.requests = Requests(context, catalogue, self.lent)
+        self._process: ChildProcess | None = None
+        self._loaded = Loaded()
+        self._items: dict[str, list[Any]] = {}
+        self._facts = Facts()
+        self._described: dict[str, Any] = {}
+        self._numbers = itertools.count(1)
+
+    @property
+    def link(self) -> Link:
+        """The link to the child. Raises `PluginFailure` before there is one."""
+        if self._process is None:
+            raise PluginFailure(f"{self.plugin} is not loaded", plugin=self.plugin)
+        if (state := self.requests.state()) is not None:
+            self._process.link.notify("state", state)
+        return self._process.link
+
+    # --- loading ---------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Start the child and have it import the plugin; runs on a thread. Raises what that raises."""
+        asyncio.run_coroutine_threadsafe(self._load(), self._loop).result()
+
+    async def _load(self) -> None:
+        source, context = self._source, self._context
+        self._process = await ChildProcess.start(source.name, self.requests.serve, self.requests.notice, context.log)
+        context._when_unloaded("process", str(self._process.pid), self._stop)
+        self.requests.link = self._process.link
+        services, hooks = self._catalogue.references()
+        hello = Hello(
+            plugin=source.name,
+            module=source.module,
+            root=None if source.root is None else str(source.root),
+            reviewed=None if source.reviewed is None else {path: one.hex() for path, one in source.reviewed.items()},
+            entries={
+                hook: EntryPoint(module=one.module, collector=one.collector, options=dict(one.options))
+                for hook, one in source.entries.items()
+            },
+            hooks=list(hooks),
+            known_services=services,
+            known_hooks=hooks,
+            events=context.events.permissions,  # type: ignore[attr-defined]
+            settings=self.requests.settings(),
+            services=[name for name in services if context.services.has(name)],
+            project_id=context.project.id,
+            project_name=context.project.name,
+            project_root=str(context.project.root),
+            data_dir=str(context.data_dir),
+            operator_dir=str(context.operator_dir),
+            serving=context.serving,
+            proxies=context.http.proxy_variables(),
+        )
+        (data,) = _whole(await self.ask("load", {}, encode(hello, Hello)))
+        self._loaded = self._read(data, Loaded, "what was loaded")
+        self.requests.follow_settings()
+        for hook in source.entries:
+            items, facts = _whole(await self.ask("collect", {"hook": hook}))
+            crossing = typed(self._catalogue.spec(hook), hook, source.name)
+            self._items[hook] = self._read(items, crossing.hints["return"], hook)
+            self._note(self._items[hook], facts)
+
+    async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Any:
+        """Return the answer of the child to a call."""
+        return await self.link.call(name, json.dumps(head).encode(), *parts)
+
+    def _read(self, data: bytes, annotation: Any, what: str) -> Any:
+        try:
+            return decode(data, annotation)
+        except ValueError as error:
+            message = f"{what} of {self.plugin} is no wire value: {error}"
+            raise PluginFailure(message, plugin=self.plugin) from None
+
+    def collect(self, hook: str) -> list[Any]:
+        """Return the descriptors in the module that the manifest names for a hook."""
+        return list(self._items.get(hook, []))
+
+    def hookimpls(self, hooks: Collection[str]) -> tuple[list[HookImplInfo], list[Problem]]:
+        """Return the hook implementations of the package, and what can never be called."""
+        return self._loaded.hooks, self._loaded.problems
+
+    def published(self, name: str) -> Any:
+        """Refuse: the host would have to import it. Raises `NotFound`."""
+        raise NotFound(f"{name} cannot be published from a process of its own: run the plugin in the host's process")
+
+    def function(self, handler: str) -> Callable[..., Any]:
+        """Refuse: a function stays in its process. Raises `NotFound`."""
+        raise NotFound(f"{handler} of {self.plugin} is in another process")
+
+    def provider_problems(self, info: ServiceInfo, check: Callable[[type], list[Problem]]) -> list[Problem]:
+        """Return what is wrong with the class that a descriptor of a service names, as the child found."""
+        return self._fact(info.handler).as_provider
+
+    def schema(self, reference: str) -> dict[str, Any]:
+        """Return the JSON Schema of a type. Raises `NotFound`."""
+        if is_published(reference):
+            return schema_of(reference)
+        if reference not in self._facts.schemas:
+            raise NotFound(f"{self.plugin} has no type {reference}")
+        return dict(self._facts.schemas[reference])
+
+    def handler_problems(self, descriptors: Iterable[Any]) -> dict[str, Problem]:
+        """Return why handlers that these descriptors name cannot be reached, by handler."""
+        handlers = {*map(handler_of, descriptors)} - {""}
+        return {one: problem for one in sorted(handlers) if (problem := self._fact(one).problem) is not None}
+
+    def _fact(self, handler: str) -> HandlerFacts:
+        return self._facts.handlers.get(handler) or HandlerFacts()
+
+    def _note(self, items: Any, facts: bytes) -> None:
+        """Remember descriptors, and what the child said of their handlers."""
+        said: Facts = self._read(facts, Facts, "what it says of its handlers")
+        self._facts = Facts(
+            handlers={**self._facts.handlers, **said.handlers}, schemas={**self._facts.schemas, **said.schemas}
+        )
+        for item in items if isinstance(items, list) else ():
+            self._described[handler_of(item)] = item
+
+    # --- hooks -----------------------------------------------------------------------------------------------
+
+    def hook_function(self, info: HookImplInfo) -> Callable[..., Any]:
+        """Return a function that has the child call the hook implementation."""
+
+        async def call(**arguments: Any) -> Any:
+            spec = self._catalogue.spec(info.hook)
+            crossing = typed(spec, info.hook, self.plugin)
+            policy = self._catalogue.hooks[info.hook].policy
+            head = {"hook": info.hook, "function": info.function, "thread": policy == _ON_THREAD}
+            arguments.pop("context", None)
+            with self.lent.during() as lend:
+                answer = await self.link.call("hook", *crossing.message(head, arguments, lend))
+            value, facts = _whole(answer)
+            result = self._read(value, crossing.hints["return"] | None, info.hook)
+            self._note(result, facts)
+            return result
+
+        parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in info.arguments]
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        call.tavern_impl = self._loaded.options.get(info.function, {})  # type: ignore[attr-defined]
+        call.__name__ = info.function
+        return call
+
+    # --- objects and functions -------------------------------------------------------------------------------
+
+    def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
+        """Return a stand-in for a new object of the plugin's class, or for what runs a descriptor's handler."""
+        if isinstance(handler, NodeDefinition):
+            return RemoteRunner(self, handler)
+        if not isinstance(handler, str):
+            raise NotFound(f"nothing opens the handler of a {type(handler).__name__} in a process of its own")
+        descriptor, number = self._described.get(handler), next(self._numbers)
+        service = descriptor.service if isinstance(descriptor, ServiceInfo) else ""
+        protocol = self._catalogue.interfaces[service] if service else kind_of(type(descriptor)).protocol
+        if protocol is None:
+            raise NotFound(f"{handler} of {self.plugin} is of no kind that can be in another process")
+        if "original" in named:
+            self.requests.originals[number] = named["original"]
+        types, parts = self._packed(arguments)
+        head = {"object": number, "handler": handler, "service": service, "types": types}
+        is_outside = asyncio._get_running_loop() is not self._loop
+        opening = self._opening("open", {**head, "original": "original" in named}, parts)
+        if is_outside:
+            asyncio.run_coroutine_threadsafe(opening, self._loop).result()
+            opened: asyncio.Future[Any] | None = None
+        else:
+            opened = self._loop.create_task(opening)
+        return _StandIn(self, number, protocol, handler, self._fact(handler).methods, opened)
+
+    async def _opening(self, name: str, head: dict[str, Any], parts: list[bytes]) -> None:
+        await self.ask(name, head, *parts)
+
+    def call(self, handler: str, *arguments: Any) -> Any:
+        """Have the child call a function; return a coroutine, or an iterator where its kind gives a stream."""
+        types, parts = self._packed(arguments)
+        descriptor = self._described.get(handler)
+        answer = kind_of(type(descriptor)).answer
+        head = {
+            "handler": handler,
+            "types": types,
+            "answer": reference_of(type(descriptor)) if answer is not None else "",
+            "keys": [],
+            "streams": {},
+        }
+        crossing = Typed(
+            f"{handler} of {self.plugin}",
+            {"return": JsonValue if answer is None else answer},
+            plugin=self.plugin,
+        )
+        asked = partial(self.link.call, "call", json.dumps(head).encode(), *parts)
+        return crossing.stream_of(asked) if get_origin(answer) is AsyncIterator else crossing.result_of(asked)
+
+    def _packed(self, arguments: Iterable[Any]) -> tuple[list[str], list[bytes]]:
+        """Return the types of a handler's arguments by name, and those that are sent."""
+        types: list[str] = []
+        parts: list[bytes] = []
+        for value in arguments:
+            if isinstance(value, PluginContext):
+                types.append("context")
+            elif isinstance(value, BaseModel):
+                types.append(reference_of(type(value)))
+                parts.append(encode(value, type(value)))
+            else:
+                types.append("")
+                parts.append(encode(value, JsonValue))
+        return types, parts
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        """Have the plugin close what it holds, and end the child."""
+        assert self._process is not None
+        self.requests.close()
+        await self._process.stop()
+
+    def forget_modules(self) -> Callable[[], None]:
+        """Do nothing: each child imports the plugin anew."""
+        return lambda: None
+
+    def unload(self) -> None:
+        """End the child, if it still runs."""
+        if self._process is not None:
+            self._process.kill()
+
+
+class _StandIn:
+    """An object of the host with the methods of one in the child: those of a protocol that its class has."""
+
+    def __init__(
+        self,
+        runtime: IsolatedRuntime,
+        number: int,
+        protocol: type,
+        handler: str,
+        methods: Collection[str],
+        opening: asyncio.Future[Any] | None,
+    ) -> None:
+        self._runtime = runtime
+        self._opening = opening
+        self._head = {"object": number, "protocol": reference_of(protocol), "what": handler}
+        for name, function in inspect.getmembers(protocol, inspect.isfunction):
+            if not name.startswith("_") and name in methods:
+                setattr(self, name, self._method(name, function))
+        if "close" in methods and not hasattr(protocol, "close"):
+            self.close = self._close
+
+    def _method(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        runtime, head = self._runtime, {**self._head, "name": name}
+        crossing = typed(function, f"{head['what']}.{name} of {runtime.plugin}", runtime.plugin)
+        signature = signature_without_self(function)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            await self._opened()
+            arguments = signature.bind(*args, **kwargs).arguments
+            return await crossing.call(runtime.link, runtime.lent, "method", head, arguments)
+
+        async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            await self._opened()
+            arguments = signature.bind(*args, **kwargs).arguments
+            async for item in crossing.stream(runtime.link, runtime.lent, "method", head, arguments):
+                yield item
+
+        method: Any = call if inspect.iscoroutinefunction(function) else stream
+        method.__name__, method.__signature__ = name, signature
+        return method  # type: ignore[no-any-return]
+
+    async def _opened(self) -> None:
+        if self._opening is not None:
+            await asyncio.shield(self._opening)
+
+    async def _close(self) -> None:
+        await self._runtime.ask("close", self._head)
+
+
+def _whole(answer: Any) -> Message:
+    if not isinstance(answer, tuple):
+        raise PluginFailure("a stream came where an answer was expected")
+    return answer

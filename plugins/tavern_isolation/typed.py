@@ -1,0 +1,228 @@
+"""How arguments, results and streams become messages of a link and come back: by annotations that both sides know.
+
+Each side reads what arrives by its own annotations, never by what the other says it is. A stream among the arguments is
+read back from the caller, who keeps it under a number until it is read or the call has ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import typing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from functools import cache, partial
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure
+from tavern_host.contracts.wire import WireError
+from tavern_host.runtime.codec import decode, encode
+from tavern_host.storage.values import decode_loose, encode_loose
+from tavern_isolation.link import Link, Message, Stream
+
+Head = dict[str, Any]
+"""What a message begins with, as JSON."""
+
+READ = "read"
+"""The call that reads a stream among the arguments of another."""
+
+
+LOOSE: Any = object()
+"""In the place of an annotation: any value of an edge, as its kind says itself (`storage.values`)."""
+
+
+def write(value: Any, annotation: Any) -> bytes:
+    """Return a value as bytes. Raises `WireError`."""
+    if annotation is bytes and type(value) is bytes:
+        return value
+    if annotation is not LOOSE:
+        return encode(value, annotation)
+    data, kept = encode_loose(value)
+    if kept:
+        what = type(kept[0])
+        raise WireError(
+            f"{what.__module__}.{what.__qualname__} cannot leave the process of its plugin: return JSON, bytes, a Blob "
+            "or a model of the host's contracts"
+        )
+    return data
+
+
+def read(data: bytes, annotation: Any) -> Any:
+    """Return the value that `write` made these bytes of. Raises `WireError`."""
+    if annotation is bytes:
+        return data
+    if annotation is not LOOSE:
+        return decode(data, annotation)
+    try:
+        return decode_loose(data, [])
+    except Exception as error:  # bytes that `write` did not make may lead to any
+        raise WireError(f"these bytes are no value: {type(error).__name__}: {error}") from None
+
+
+class Lent:
+    """The streams that this side lent to the other, by number."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, tuple[AsyncIterator[Any], Any]] = {}
+        self._numbers = itertools.count(1)
+
+    @contextmanager
+    def during(self) -> Iterator[Callable[[AsyncIterator[Any], Any], int]]:
+        """Yield what lends a stream of items of a type; what was lent is taken back when the block ends."""
+        mine: list[int] = []
+
+        def lend(stream: AsyncIterator[Any], item: Any) -> int:
+            number = next(self._numbers)
+            self._streams[number] = stream, item
+            mine.append(number)
+            return number
+
+        try:
+            yield lend
+        finally:
+            for number in mine:
+                self._streams.pop(number, None)
+
+    def read(self, number: int) -> AsyncIterator[Message]:
+        """Return the items of a stream as messages, once. Raises `NotFound`."""
+        found = self._streams.pop(number, None)
+        if found is None:
+            raise NotFound("this stream is read already, or the call that it came with has ended")
+        return sent_items(*found)
+
+
+class Typed:
+    """A function whose values cross a link: `hints` are the annotations of its parameters, and of `return`. What has
+    none is JSON."""
+
+    def __init__(self, what: str, hints: Mapping[str, Any], *, plugin: str) -> None:
+        self._what = what
+        self.hints = hints
+        self._plugin = plugin
+
+    async def call(self, link: Link, lent: Lent, name: str, head: Head, arguments: Mapping[str, Any]) -> Any:
+        """Call the function on the other side; return its result, or an iterator over the stream that it gives.
+
+        Raises `InvalidInput` for an argument that is no wire value, `PluginFailure` for such a result, and what the
+        other side raises.
+        """
+        with lent.during() as lend:
+            return await self.result_of(partial(link.call, name, *self.message(head, arguments, lend)))
+
+    async def result_of(self, asked: Callable[[], Awaitable[Message | Stream]]) -> Any:
+        """Return the result of a call, or an iterator over the stream that it gives. Raises as `call`."""
+        answer = await asked()
+        return self._read(answer, self.hints["return"]) if isinstance(answer, tuple) else self.items(answer)
+
+    async def stream(
+        self, link: Link, lent: Lent, name: str, head: Head, arguments: Mapping[str, Any]
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the stream that the function gives, which is called when this is read. Raises as `call`."""
+        with lent.during() as lend:
+            items = self.stream_of(partial(link.call, name, *self.message(head, arguments, lend)))
+            async with aclosing(items):
+                async for item in items:
+                    yield item
+
+    async def stream_of(self, asked: Callable[[], Awaitable[Message | Stream]]) -> AsyncGenerator[Any, None]:
+        """Yield the stream that a call gives. Raises as `call`."""
+        answer = await asked()
+        if isinstance(answer, tuple):
+            raise PluginFailure(f"{self._what} gave no stream", plugin=self._plugin)
+        async with aclosing(self.items(answer)) as items:
+            async for item in items:
+                yield item
+
+    def message(self, head: Head, arguments: Mapping[str, Any], lend: Callable[..., int]) -> list[bytes]:
+        """Return a call as the parts of a message; `lend` lends a stream. Raises `InvalidInput`."""
+        keys, parts, streams = [], [], {}
+        for key, value in arguments.items():
+            item = item_of(self.hints.get(key))
+            if item is not None and isinstance(value, AsyncIterator):
+                streams[key] = lend(value, item)
+            else:
+                keys.append(key)
+                parts.append(self._sent(key, value))
+        return [json.dumps({**head, "keys": keys, "streams": streams}).encode(), *parts]
+
+    def _sent(self, key: str, value: Any) -> bytes:
+        try:
+            return write(value, self.hints.get(key, JsonValue))
+        except WireError as error:
+            raise InvalidInput(f"{self._what}: the argument {key} is no wire value: {error}") from None
+
+    async def items(self, stream: Stream) -> AsyncGenerator[Any, None]:
+        """Yield the items of a stream, as what the function is said to give."""
+        item = item_of(self.hints["return"])
+        async with aclosing(stream):
+            async for parts in stream:
+                yield self._read(parts, item)
+
+    def _read(self, parts: Message, hint: Any) -> Any:
+        try:
+            (data,) = parts
+            return read(data, hint)
+        except ValueError as error:  # `WireError` is one
+            message = f"{self._what}: its result is no wire value: {error}"
+            raise PluginFailure(message, plugin=self._plugin) from None
+
+    def arguments(self, head: Head, parts: Message, link: Link) -> dict[str, Any]:
+        """Return the arguments of a call from the other side. Raises `InvalidInput`."""
+        keys: list[str] = head["keys"]
+        try:
+            found = {key: read(part, self.hints.get(key, JsonValue)) for key, part in zip(keys, parts, strict=True)}
+        except ValueError as error:
+            raise InvalidInput(f"{self._what}: {error}") from None
+        for key, number in head["streams"].items():
+            found[key] = borrowed(link, number, item_of(self.hints.get(key)))
+        return found
+
+    def answer(self, value: Any) -> Message | AsyncIterator[Message]:
+        """Return a result as a message, or as a stream of messages. Raises `PluginFailure`."""
+        hint = self.hints["return"]
+        if isinstance(value, AsyncIterator):
+            return sent_items(value, item_of(hint), f"{self._what}: an item of its result", self._plugin)
+        try:
+            return (write(value, hint),)
+        except WireError as error:
+            message = f"{self._what}: its result is no wire value: {error}"
+            raise PluginFailure(message, plugin=self._plugin) from None
+
+
+async def sent_items(
+    stream: AsyncIterator[Any], item: Any, what: str = "an item", plugin: str | None = None
+) -> AsyncGenerator[Message, None]:
+    """Yield the items of a stream as messages; the stream is closed when its reader leaves."""
+    try:
+        async for value in stream:
+            try:
+                yield (write(value, item),)
+            except WireError as error:
+                raise PluginFailure(f"{what} is no wire value: {error}", plugin=plugin) from None
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+
+
+async def borrowed(link: Link, number: int, item: Any) -> AsyncGenerator[Any, None]:
+    """Yield the items of a stream that the other side lent."""
+    stream = await link.call(READ, json.dumps({"stream": number}).encode())
+    assert isinstance(stream, Stream)
+    async with aclosing(stream):
+        async for (data,) in stream:
+            yield read(data, item)
+
+
+def item_of(annotation: Any) -> Any:
+    """Return the type of the items of the stream that an annotation is, or may be; None where it is none."""
+    members = (annotation, *typing.get_args(annotation))
+    stream = next((member for member in members if typing.get_origin(member) is AsyncIterator), None)
+    return None if stream is None else typing.get_args(stream)[0]
+
+
+@cache
+def typed(function: Callable[..., Any], what: str, plugin: str) -> Typed:
+    """Return how a function that both sides know is called: a hook's specification, or a method of an interface."""
+    return Typed(what, typing.get_type_hints(function, include_extras=True), plugin=plugin)
