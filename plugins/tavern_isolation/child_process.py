@@ -16,7 +16,6 @@ from tavern_isolation.link import GRACE, Link, Message, Serve
 
 _VARIABLES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT"})
 
-_STOPPED = "it was stopped"
 _LINE = 10_000
 """Characters of a line of output that reach the log."""
 
@@ -56,12 +55,12 @@ class ChildProcess:
             theirs.close()
 
         def ended(reason: str) -> None:
-            if reason != _STOPPED:
-                log.error("its process, %d, is lost: %s", process.pid, reason)
+            if not reason.endswith("was stopped"):
+                log.error("%s, process %d", reason, process.pid)
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
 
-        link = await Link.open(ours, serve, notice, ended)
+        link = await Link.open(ours, f"the process of {plugin}", serve, notice, ended)
         reading = asyncio.create_task(_read(process, log), name=f"{plugin}: output of its process")
         return cls(process, link, reading)
 
@@ -70,7 +69,7 @@ class ChildProcess:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(GRACE):
                 await self.link.call("stop", b"{}")
-        await self.link.close(_STOPPED)
+        await self.link.close()
         self.kill()
         await self._process.wait()
         await self._reading

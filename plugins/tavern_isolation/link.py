@@ -20,7 +20,7 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any, Final
 
-from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure, ServiceUnavailable
+from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure, Recursion, ServiceUnavailable
 from tavern_host.runtime.codec import decode_error, encode_error
 from tavern_host.runtime.threads import is_being_cancelled
 
@@ -33,6 +33,8 @@ MAX_MESSAGE: Final = 64_000_000
 """Bytes of one message; a caller's larger one is refused, that of the other side ends the link."""
 MAX_CALLS: Final = 1_000
 """Calls of one side in flight."""
+MAX_NESTED: Final = 16
+"""How deep calls to and fro may be in each other."""
 WINDOW: Final = 16
 """Items of a stream that may be on their way before its reader asks for more."""
 MAX_WAITING: Final = MAX_MESSAGE
@@ -47,14 +49,18 @@ _MOST_PARTS = 1_000
 
 _NOTICE, _CALL, _CANCEL, _CREDIT, _REPLY, _ERROR, _CANCELLED, _STREAM, _ITEM, _END = range(10)
 
-_serving: ContextVar[tuple[Link, int] | None] = ContextVar("serving", default=None)
-"""The link and the id of the call that this task carries out."""
+_serving: ContextVar[tuple[Link | None, int, int]] = ContextVar("serving", default=(None, 0, 0))
+"""The link and the id of the call that this task carries out, and how many such calls it is within, itself included."""
 
 
 class Link(asyncio.BufferedProtocol):
-    """One end of a link, in the event loop that opened it. `ended` is called once, with the reason in words."""
+    """One end of a link, in the event loop that opened it. `peer` is what messages call the other side; `ended` is
+    called once, with the reason in words."""
 
-    def __init__(self, serve: Serve, notice: Callable[[str, Message], None], ended: Callable[[str], None]) -> None:
+    def __init__(
+        self, peer: str, serve: Serve, notice: Callable[[str, Message], None], ended: Callable[[str], None]
+    ) -> None:
+        self._peer = peer
         self._serve = serve
         self._notice = notice
         self._ended = ended
@@ -76,11 +82,16 @@ class Link(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(
-        cls, end: socket.socket, serve: Serve, notice: Callable[[str, Message], None], ended: Callable[[str], None]
+        cls,
+        end: socket.socket,
+        peer: str,
+        serve: Serve,
+        notice: Callable[[str, Message], None],
+        ended: Callable[[str], None],
     ) -> Link:
         """Return the link over one end of a socket pair, which it owns from now on."""
         end.setblocking(False)
-        link = cls(serve, notice, ended)
+        link = cls(peer, serve, notice, ended)
         await link._loop.create_connection(lambda: link, sock=end)
         return link
 
@@ -109,10 +120,10 @@ class Link(asyncio.BufferedProtocol):
             raise PluginEnded(self._reason)
         if len(self._asked) >= MAX_CALLS:
             raise ServiceUnavailable(f"{MAX_CALLS} calls are in flight; try again when some have ended")
-        parent = _serving.get()
+        link, parent, depth = _serving.get()
         self._last = number = self._last % 0xFFFF_FFFF + 1
-        asked = _Asked(number, self._loop.create_future(), copy_context())
-        self._send(_CALL, number, parent[1] if parent is not None and parent[0] is self else 0, (name.encode(), *parts))
+        asked = _Asked(number, self._loop.create_future(), copy_context(), depth)
+        self._send(_CALL, number, parent if link is self else 0, (name.encode(), *parts))
         self._asked[number] = asked
         try:
             answer: Message | Stream = await asked.answer
@@ -132,9 +143,9 @@ class Link(asyncio.BufferedProtocol):
 
     # --- serving ---------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, served: _Served, name: str, parts: Message) -> None:
+    async def _carry_out(self, served: _Served, name: str, parts: Message, depth: int) -> None:
         number = served.number
-        _serving.set((self, number))
+        _serving.set((self, number, depth))
         answer: Message | AsyncIterator[Message] = ()
         try:
             answer = await self._serve(name, parts)
@@ -228,7 +239,7 @@ class Link(asyncio.BufferedProtocol):
                     large, self._large = self._large, None
                     self._arrived(large.header, large.body)
         except (_Malformed, ValueError) as error:
-            self._end(f"it sent what is no message: {error}")
+            self._end(f"{self._peer} sent a malformed message: {error}")
 
     def _read(self) -> None:
         at = 0
@@ -269,9 +280,12 @@ class Link(asyncio.BufferedProtocol):
         if number in self._served or len(self._served) >= MAX_CALLS:
             raise _Malformed("a call under a number that is taken, or one too many")
         within = self._asked.get(parent)
-        context = (self._base if within is None else within.context).copy()
+        context, depth = (self._base.copy(), 1) if within is None else (within.context.copy(), within.depth + 1)
+        if depth > MAX_NESTED:
+            self._send_error(number, Recursion(f"calls to and from {self._peer} are {MAX_NESTED} deep in each other"))
+            return
         served = self._served[number] = _Served(number)
-        served.task = self._loop.create_task(self._carry_out(served, name, parts), context=context)
+        served.task = self._loop.create_task(self._carry_out(served, name, parts, depth), context=context)
         served.task.add_done_callback(partial(self._carried_out, served))
 
     def _answered(self, kind: int, number: int, parts: Message) -> None:
@@ -290,8 +304,9 @@ class Link(asyncio.BufferedProtocol):
             asked.stream = Stream(self, asked)
             asked.settle(asked.stream)
         else:
+            error = None if kind in (_REPLY, _END) else _error(kind, parts)  # before it counts as answered
             del self._asked[number]
-            asked.end(parts if kind == _REPLY else None, None if kind in (_REPLY, _END) else _error(kind, parts))
+            asked.end(parts if kind == _REPLY else None, error)
 
     def ask_for_more(self, number: int) -> None:
         """Let the other side send half a window more of a stream's items."""
@@ -310,11 +325,11 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what waits for the other side."""
-        self._end("it has ended")
+        self._end(f"{self._peer} has ended")
 
-    async def close(self, reason: str = "it was closed") -> None:
+    async def close(self) -> None:
         """End the link, and what is carried out for the other side."""
-        self._end(reason)
+        self._end(f"{self._peer} was stopped")
         tasks = [served.task for served in self._served.values()]
         if tasks:
             await asyncio.wait(tasks, timeout=GRACE)
@@ -388,10 +403,11 @@ class Stream:
 class _Asked:
     """A call that was made here. `over` is set by whoever waits for the end of one that was cancelled."""
 
-    __slots__ = ("answer", "context", "number", "over", "stream")
+    __slots__ = ("answer", "context", "depth", "number", "over", "stream")
 
-    def __init__(self, number: int, answer: asyncio.Future[Any], context: Context) -> None:
+    def __init__(self, number: int, answer: asyncio.Future[Any], context: Context, depth: int) -> None:
         self.number = number
+        self.depth = depth
         self.answer = answer
         self.context = context
         self.stream: Stream | None = None

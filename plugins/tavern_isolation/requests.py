@@ -12,7 +12,7 @@ from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, TavernError
+from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, PluginEnded, TavernError
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.nodes import NodeProgress, Report
 from tavern_host.contracts.services import interface_methods
@@ -52,7 +52,8 @@ class Requests:
             "audit": self._audit,
         }
         self.reports: dict[int, Report] = {}
-        self._said: object = None
+        self._state: object = None
+        self._revision = -1
         self._following: asyncio.Task[None] | None = None
 
     async def serve(self, name: str, parts: Message) -> Any:
@@ -154,7 +155,8 @@ class Requests:
         number = int(said["task"])
 
         async def end() -> None:
-            await self.link.call("task", json.dumps({"task": number}).encode())
+            with suppress(PluginEnded):  # which is said once
+                await self.link.call("task", json.dumps({"task": number}).encode())
 
         try:
             self._context.tasks.spawn(end(), name=str(said["name"])[:200], finish=bool(said["finish"]))
@@ -174,23 +176,29 @@ class Requests:
             left_out={key: left for key in keys if (left := settings.left_out(key))},
         )
 
-    def state(self) -> bytes | None:
-        """Return what the child has to know before it is asked for more, where that changed since it was last said."""
+    def catch_up(self) -> None:
+        """Tell the child what changed since it was last told, so that it knows before it is asked for more."""
         context = self._context
-        now = context.hooks.revision, context.is_stopping(), context.is_draining()
-        if now == self._said:
-            return None
-        self._said = now
-        services = [name for name in self._catalogue.interfaces if context.services.has(name)]
-        return json.dumps({"services": services, "is_stopping": now[1], "is_draining": now[2]}).encode()
+        state = context.hooks.revision, context.is_stopping(), context.is_draining()
+        if state != self._state:
+            self._state = state
+            services = [name for name in self._catalogue.interfaces if context.services.has(name)]
+            said = {"services": services, "is_stopping": state[1], "is_draining": state[2]}
+            self.link.notify("state", json.dumps(said).encode())
+        if context.settings.revision != self._revision:
+            self._tell_settings([])
+
+    def _tell_settings(self, keys: list[str]) -> None:
+        settings = self.settings()
+        self._revision = settings.revision
+        self.link.notify("settings", json.dumps({"keys": keys}).encode(), encode(settings, SettingsState))
 
     def follow_settings(self) -> None:
-        """Tell the child of each change from now on."""
+        """Tell the child which keys change, from now on."""
 
         async def follow() -> None:
             async for keys in self._context.settings.changes():
-                head = json.dumps({"keys": keys}).encode()
-                self.link.notify("settings", head, encode(self.settings(), SettingsState))
+                self._tell_settings(keys)
 
         self._following = asyncio.get_running_loop().create_task(follow())
 

@@ -53,7 +53,7 @@ class IsolatedRuntime(InProcessRuntime):
         self.lent = Lent()
         self.requests = Requests(context, catalogue, self.lent)
         self._process: ChildProcess | None = None
-        self._loaded = Loaded()
+        self._loaded: Loaded | None = None
         self._items: dict[str, list[Any]] = {}
         self._facts = Facts()
         self._described: dict[str, Any] = {}
@@ -64,8 +64,8 @@ class IsolatedRuntime(InProcessRuntime):
         """The link to the child. Raises `PluginFailure` before there is one."""
         if self._process is None:
             raise PluginFailure(f"{self.plugin} is not loaded", plugin=self.plugin)
-        if (state := self.requests.state()) is not None:
-            self._process.link.notify("state", state)
+        if self._loaded is not None:
+            self.requests.catch_up()
         return self._process.link
 
     # --- loading ---------------------------------------------------------------------------------------------
@@ -129,6 +129,7 @@ class IsolatedRuntime(InProcessRuntime):
 
     def hookimpls(self, hooks: Collection[str]) -> tuple[list[HookImplInfo], list[Problem]]:
         """Return the hook implementations of the package, and what can never be called."""
+        assert self._loaded is not None
         return self._loaded.hooks, self._loaded.problems
 
     def published(self, name: str) -> Any:
@@ -188,6 +189,7 @@ class IsolatedRuntime(InProcessRuntime):
 
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in info.arguments]
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        assert self._loaded is not None
         call.tavern_impl = self._loaded.options.get(info.function, {})  # type: ignore[attr-defined]
         call.__name__ = info.function
         return call

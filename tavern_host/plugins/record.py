@@ -11,7 +11,7 @@ from pathlib import Path
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.commands import CommandInfo
-from tavern_host.contracts.errors import TavernError, describe, one_line
+from tavern_host.contracts.errors import PluginEnded, TavernError, describe, one_line
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
@@ -159,5 +159,6 @@ def _places_in(error: BaseException) -> list[tuple[str, int | None]]:
 
 
 def log_failure(plugin: str, where: str, error: BaseException) -> None:
-    """Write a plugin's failure into the log, with its traceback."""
-    _log.error("%s failed in %s: %s", plugin, where, describe(error), exc_info=error)
+    """Write a plugin's failure into the log, with its traceback; that its process ended was written once already."""
+    if not isinstance(error, PluginEnded):
+        _log.error("%s failed in %s: %s", plugin, where, describe(error), exc_info=error)

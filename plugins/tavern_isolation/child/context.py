@@ -138,8 +138,8 @@ class ChildSettings:
     def update(self, state: SettingsState, keys: list[str]) -> None:
         """Take a new state, in which these keys changed."""
         self._state = state
-        for reader in self._readers:
-            reader.put_nowait(keys)
+        for reader in self._readers if keys else ():
+            reader.put_nowait(list(keys))
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a copy of the value in force."""

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import handler_of, kind_of
+from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.services import ServiceInfo, implements
 from tavern_host.runtime.codec import decode, encode
@@ -69,7 +70,7 @@ class Child:
 
     async def run(self, end: socket) -> None:
         """Answer until the host is gone."""
-        self._link = await Link.open(end, self._serve, self._notice, self._end)
+        self._link = await Link.open(end, "the host", self._serve, self._notice, self._end)
         await self._ended
 
     def _end(self, reason: str) -> None:
@@ -78,9 +79,14 @@ class Child:
 
     async def _serve(self, name: str, parts: Message) -> Any:
         head: Head = json.loads(parts[0])
-        if name.startswith("node."):
-            return await self._nodes.serve(name, head, parts[1:])
-        return await self._asked[name](head, parts[1:])
+        try:
+            if name.startswith("node."):
+                return await self._nodes.serve(name, head, parts[1:])
+            return await self._asked[name](head, parts[1:])
+        except Exception as error:
+            if not isinstance(error, TavernError):  # whose place in the code the host cannot see
+                self._context.log.exception("%s failed", head.get("handler", name))
+            raise
 
     def _notice(self, name: str, parts: Message) -> None:
         if name == "settings":
