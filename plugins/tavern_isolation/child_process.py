@@ -1,4 +1,4 @@
-"""Starts and ends the process of a plugin."""
+"""Starts, watches and ends one process of a plugin."""
 
 from __future__ import annotations
 
@@ -6,34 +6,52 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-from tavern_isolation.link import GRACE, Link, Message, Serve
+from tavern_isolation.link import GRACE, Link
+from tavern_isolation.requests import Requests
+
+PING_EVERY = 2.0
+"""Seconds between two looks at whether a child that has work still answers."""
+DEAF_AFTER = 8.0
+"""Seconds after which a child that does not answer is ended: nothing that it does can be cancelled."""
+
+EXIT_GRACE = 0.5
+"""Seconds that a child whose link has ended may take to exit."""
 
 _VARIABLES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT"})
-
 _LINE = 10_000
 """Characters of a line of output that reach the log."""
+_LAST_LINES = 5
 
 
 class ChildProcess:
     """A child, its link, and what it prints, which goes to the plugin's log."""
 
-    def __init__(self, process: Process, link: Link, reading: asyncio.Task[None]) -> None:
+    def __init__(self, process: Process, plugin: str, log: logging.Logger, ended: Callable[[str], None]) -> None:
         self._process = process
-        self._reading = reading
-        self.link = link
+        self._plugin = plugin
+        self._log = log
+        self._ended = ended
+        self._lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._reading = asyncio.create_task(self._read(), name=f"{plugin}: output of its process")
+        self._ending: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self.is_lost = False
+        self.link: Link
         self.pid = process.pid
 
     @classmethod
-    async def start(
-        cls, plugin: str, serve: Serve, notice: Callable[[str, Message], None], log: logging.Logger
-    ) -> Self:
-        """Start a child for a plugin, as an ordinary process of this user without a sandbox."""
+    async def start(cls, plugin: str, requests: Requests, log: logging.Logger, ended: Callable[[str], None]) -> Self:
+        """Start a child for a plugin, as an ordinary process of this user without a sandbox. `ended` is called with
+        the reason in words when it ends by itself."""
         ours, theirs = socket.socketpair()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -53,19 +71,42 @@ class ChildProcess:
             raise
         finally:
             theirs.close()
+        child = cls(process, plugin, log, ended)
+        child.link = await Link.open(ours, f"the process of {plugin}", requests.serve, requests.notice, child._lost)
+        return child
 
-        def ended(reason: str) -> None:
-            if not reason.endswith("was stopped"):
-                log.error("%s, process %d", reason, process.pid)
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+    # --- its end ---------------------------------------------------------------------------------------------
 
-        link = await Link.open(ours, f"the process of {plugin}", serve, notice, ended)
-        reading = asyncio.create_task(_read(process, log), name=f"{plugin}: output of its process")
-        return cls(process, link, reading)
+    def _lost(self, reason: str) -> None:
+        """End what is left of a child whose link has ended."""
+        self.is_lost = True
+        self._ending = asyncio.create_task(self._say_why(reason), name=f"{self._plugin}: end of its process")
+
+    async def _say_why(self, reason: str) -> None:
+        with contextlib.suppress(TimeoutError):  # so that its own exit code is seen, where it exits
+            async with asyncio.timeout(0 if self._is_stopping else EXIT_GRACE):
+                await self._process.wait()
+        self.kill()
+        await self._process.wait()
+        await self._reading
+        if self._is_stopping:
+            return
+        code = self._process.returncode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        last = f"; its last lines: {' | '.join(self._lines)}" if self._lines else ""
+        self._log.error("%s (%s)%s", reason, how, last)
+        self._ended(f"{reason}: {how}")
+
+    async def is_over(self) -> None:
+        """Return when a lost child has ended, and that was said."""
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
 
     async def stop(self) -> None:
         """Have the child close what it holds, and end it."""
+        self._is_stopping = True
+        if self._watching is not None:
+            self._watching.cancel()
         with contextlib.suppress(Exception):
             async with asyncio.timeout(GRACE):
                 await self.link.call("stop", b"{}")
@@ -79,19 +120,45 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
+    # --- while it runs ---------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Look whether the child answers, as long as it has work."""
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch(), name=f"{self._plugin}: watch on its process")
+
+    async def _watch(self) -> None:
+        while not self.is_lost:
+            await asyncio.sleep(PING_EVERY)
+            if not self.link.in_flight:
+                return
+            try:
+                async with asyncio.timeout(DEAF_AFTER):
+                    await self.link.call("ping", b"{}")
+            except TimeoutError:
+                self._log.error("its process %d did not answer for %g s and is ended", self.pid, DEAF_AFTER)
+                self.kill()
+            except Exception:
+                return  # it ended, which is said elsewhere
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        rest = b""
+        while data := await self._process.stdout.read(1 << 16):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) > _LINE:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                self._say(line)
+        if rest:
+            self._say(rest)
+
+    def _say(self, line: bytes) -> None:
+        text = line.decode(errors="replace")[:_LINE]
+        self._lines.append(text)
+        self._log.info("%s", text)
+
 
 def _kept() -> dict[str, str]:
     """Return the variables that a child has of the host's: none of those that may hold a secret."""
     return {name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith("PYTHON")}
-
-
-async def _read(process: Process, log: logging.Logger) -> None:
-    assert process.stdout is not None
-    rest = b""
-    while data := await process.stdout.read(1 << 16):
-        *lines, rest = (rest + data).split(b"\n")
-        for line in [*lines, rest] if len(rest) > _LINE else lines:
-            log.info("%s", line.decode(errors="replace")[:_LINE])
-        rest = b"" if len(rest) > _LINE else rest
-    if rest:
-        log.info("%s", rest.decode(errors="replace"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.errors import InvalidInput, PluginFailure
+from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
 from tavern_host.contracts.wire import WireError
 from tavern_host.runtime.codec import encode
@@ -33,7 +33,7 @@ class RemoteRunner:
         self.runtime = runtime
         self.definition = definition
         self.number = next(_numbers)
-        self._is_open = False
+        self._generation = 0
 
     def open(self, config: Values) -> NodeInstance:
         """Return an instance, which the child opens at its first run."""
@@ -60,12 +60,12 @@ class RemoteRunner:
 
     async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Message | Stream:
         """Ask the child, which knows the node type from the first time on."""
-        link = self.runtime.link
-        if not self._is_open:
-            self._is_open = True  # frames arrive in order: it is there before the next one
-            await link.call(
-                "node.runner", json.dumps({"runner": self.number}).encode(), encode(self.definition, NodeDefinition)
-            )
+        child = self.runtime.child
+        link = await child.link()
+        if self._generation != child.generation:
+            self._generation = child.generation  # frames arrive in order: it is there before the next one
+            opening = json.dumps({"runner": self.number}).encode()
+            await link.call("node.runner", opening, encode(self.definition, NodeDefinition))
         return await link.call(name, json.dumps({**head, "runner": self.number}).encode(), *parts)
 
 
@@ -78,7 +78,7 @@ class _Instance:
         self._runner = runner
         self._config = config
         self._number = next(_numbers)
-        self._is_open = False
+        self._generation = 0
         self.items: ItemStream | None = self._items if runner.definition.traits.streams else None
 
     async def run(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> Values:
@@ -110,15 +110,21 @@ class _Instance:
                     yield _value(data, self._runner.definition.type)
 
     async def _ask(self, name: str, run: _Run) -> Message | Stream:
-        if not self._is_open:
-            self._is_open = True
-            keys, parts = packed(self._config, self._runner.definition.type)
-            await self._runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
-        return await self._runner.ask(name, {**run.head, "object": self._number}, *run.parts)
+        runner, what = self._runner, self._runner.definition
+        await runner.runtime.child.link()
+        generation = runner.runtime.child.generation
+        if self._generation != generation:
+            if self._generation and what.traits.stateful:
+                message = f"node {what.type}: the process of {runner.runtime.plugin} ended, and with it what it kept"
+                raise PluginEnded(message, plugin=runner.runtime.plugin)
+            self._generation = generation
+            keys, parts = packed(self._config, what.type)
+            await runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
+        return await runner.ask(name, {**run.head, "object": self._number}, *run.parts)
 
     async def close(self) -> None:
         """Release what the instance holds."""
-        if self._is_open:
+        if self._generation == self._runner.runtime.child.generation:
             await self._runner.ask("node.close", {"object": self._number})
 
 

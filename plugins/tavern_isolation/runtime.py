@@ -36,6 +36,7 @@ from tavern_isolation.known import reference_of
 from tavern_isolation.link import Link, Message
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.requests import Requests
+from tavern_isolation.supervisor import Supervisor
 from tavern_isolation.typed import Lent, Typed, typed
 
 _ON_THREAD = "collect"
@@ -52,21 +53,12 @@ class IsolatedRuntime(InProcessRuntime):
         self._loop = asyncio.get_running_loop()
         self.lent = Lent()
         self.requests = Requests(context, catalogue, self.lent)
-        self._process: ChildProcess | None = None
+        self.child = Supervisor(context, self.requests, self._begin)
         self._loaded: Loaded | None = None
         self._items: dict[str, list[Any]] = {}
         self._facts = Facts()
         self._described: dict[str, Any] = {}
         self._numbers = itertools.count(1)
-
-    @property
-    def link(self) -> Link:
-        """The link to the child. Raises `PluginFailure` before there is one."""
-        if self._process is None:
-            raise PluginFailure(f"{self.plugin} is not loaded", plugin=self.plugin)
-        if self._loaded is not None:
-            self.requests.catch_up()
-        return self._process.link
 
     # --- loading ---------------------------------------------------------------------------------------------
 
@@ -75,12 +67,38 @@ class IsolatedRuntime(InProcessRuntime):
         asyncio.run_coroutine_threadsafe(self._load(), self._loop).result()
 
     async def _load(self) -> None:
+        self._context._when_unloaded("process", "child", self.child.stop)
+        await self.child.start()
+        self.requests.follow_settings()
+
+    async def _begin(self, process: ChildProcess, is_first: bool) -> None:
+        """Have a new child load the plugin; one that takes the place of another starts it, too."""
+        loaded, items = await self._said(process.link)
+        if is_first:
+            self._loaded, self._items = loaded, items
+            return
+        if loaded != self._loaded:
+            raise PluginFailure(f"the files of {self.plugin} have changed; reload it", plugin=self.plugin)
+        for info in loaded.hooks:
+            if info.hook == "tavern_startup":
+                await self._call_hook(process.link, info, {})
+
+    async def _said(self, link: Link) -> tuple[Loaded, dict[str, list[Any]]]:
+        hello = encode(self._hello(), Hello)
+        (data,) = _whole(await link.call("load", b"{}", hello))
+        loaded: Loaded = self._read(data, Loaded, "what was loaded")
+        found: dict[str, list[Any]] = {}
+        for hook in self._source.entries:
+            items, facts = _whole(await link.call("collect", json.dumps({"hook": hook}).encode()))
+            crossing = typed(self._catalogue.spec(hook), hook, self.plugin)
+            found[hook] = self._read(items, crossing.hints["return"], hook)
+            self._note(found[hook], facts)
+        return loaded, found
+
+    def _hello(self) -> Hello:
         source, context = self._source, self._context
-        self._process = await ChildProcess.start(source.name, self.requests.serve, self.requests.notice, context.log)
-        context._when_unloaded("process", str(self._process.pid), self._stop)
-        self.requests.link = self._process.link
         services, hooks = self._catalogue.references()
-        hello = Hello(
+        return Hello(
             plugin=source.name,
             module=source.module,
             root=None if source.root is None else str(source.root),
@@ -103,18 +121,10 @@ class IsolatedRuntime(InProcessRuntime):
             serving=context.serving,
             proxies=context.http.proxy_variables(),
         )
-        (data,) = _whole(await self.ask("load", {}, encode(hello, Hello)))
-        self._loaded = self._read(data, Loaded, "what was loaded")
-        self.requests.follow_settings()
-        for hook in source.entries:
-            items, facts = _whole(await self.ask("collect", {"hook": hook}))
-            crossing = typed(self._catalogue.spec(hook), hook, source.name)
-            self._items[hook] = self._read(items, crossing.hints["return"], hook)
-            self._note(self._items[hook], facts)
 
     async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Any:
         """Return the answer of the child to a call."""
-        return await self.link.call(name, json.dumps(head).encode(), *parts)
+        return await (await self.child.link()).call(name, json.dumps(head).encode(), *parts)
 
     def _read(self, data: bytes, annotation: Any, what: str) -> Any:
         try:
@@ -175,24 +185,27 @@ class IsolatedRuntime(InProcessRuntime):
         """Return a function that has the child call the hook implementation."""
 
         async def call(**arguments: Any) -> Any:
-            spec = self._catalogue.spec(info.hook)
-            crossing = typed(spec, info.hook, self.plugin)
-            policy = self._catalogue.hooks[info.hook].policy
-            head = {"hook": info.hook, "function": info.function, "thread": policy == _ON_THREAD}
             arguments.pop("context", None)
-            with self.lent.during() as lend:
-                answer = await self.link.call("hook", *crossing.message(head, arguments, lend))
-            value, facts = _whole(answer)
-            result = self._read(value, crossing.hints["return"] | None, info.hook)
-            self._note(result, facts)
-            return result
+            if info.hook == "tavern_shutdown" and self.child.is_lost:
+                return None  # there is nothing to shut down
+            return await self._call_hook(await self.child.link(), info, arguments)
 
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in info.arguments]
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         assert self._loaded is not None
-        call.tavern_impl = self._loaded.options.get(info.function, {})  # type: ignore[attr-defined]
+        call.tavern_impl = dict(self._loaded.options.get(info.function, {}))  # type: ignore[attr-defined]
         call.__name__ = info.function
         return call
+
+    async def _call_hook(self, link: Link, info: HookImplInfo, arguments: dict[str, Any]) -> Any:
+        crossing = typed(self._catalogue.spec(info.hook), info.hook, self.plugin)
+        policy = self._catalogue.hooks[info.hook].policy
+        head = {"hook": info.hook, "function": info.function, "thread": policy == _ON_THREAD}
+        with self.lent.during() as lend:
+            value, facts = _whole(await link.call("hook", *crossing.message(head, arguments, lend)))
+        result = self._read(value, crossing.hints["return"] | None, info.hook)
+        self._note(result, facts)
+        return result
 
     # --- objects and functions -------------------------------------------------------------------------------
 
@@ -210,18 +223,17 @@ class IsolatedRuntime(InProcessRuntime):
         if "original" in named:
             self.requests.originals[number] = named["original"]
         types, parts = self._packed(arguments)
-        head = {"object": number, "handler": handler, "service": service, "types": types}
-        is_outside = asyncio._get_running_loop() is not self._loop
-        opening = self._opening("open", {**head, "original": "original" in named}, parts)
-        if is_outside:
-            asyncio.run_coroutine_threadsafe(opening, self._loop).result()
-            opened: asyncio.Future[Any] | None = None
-        else:
-            opened = self._loop.create_task(opening)
-        return _StandIn(self, number, protocol, handler, self._fact(handler).methods, opened)
-
-    async def _opening(self, name: str, head: dict[str, Any], parts: list[bytes]) -> None:
-        await self.ask(name, head, *parts)
+        head = {
+            "object": number,
+            "handler": handler,
+            "service": service,
+            "types": types,
+            "original": "original" in named,
+        }
+        opened = _StandIn(self, protocol, head, parts, self._fact(handler).methods)
+        if asyncio._get_running_loop() is not self._loop:  # a provider, whose thread waits for it
+            asyncio.run_coroutine_threadsafe(opened.open(), self._loop).result()
+        return opened
 
     def call(self, handler: str, *arguments: Any) -> Any:
         """Have the child call a function; return a coroutine, or an iterator where its kind gives a stream."""
@@ -240,7 +252,7 @@ class IsolatedRuntime(InProcessRuntime):
             {"return": JsonValue if answer is None else answer},
             plugin=self.plugin,
         )
-        asked = partial(self.link.call, "call", json.dumps(head).encode(), *parts)
+        asked = partial(self.ask, "call", head, *parts)
         return crossing.stream_of(asked) if get_origin(answer) is AsyncIterator else crossing.result_of(asked)
 
     def _packed(self, arguments: Iterable[Any]) -> tuple[list[str], list[bytes]]:
@@ -260,42 +272,48 @@ class IsolatedRuntime(InProcessRuntime):
 
     # --- the end ---------------------------------------------------------------------------------------------
 
-    async def _stop(self) -> None:
-        """Have the plugin close what it holds, and end the child."""
-        assert self._process is not None
-        self.requests.close()
-        await self._process.stop()
-
     def forget_modules(self) -> Callable[[], None]:
         """Do nothing: each child imports the plugin anew."""
         return lambda: None
 
     def unload(self) -> None:
         """End the child, if it still runs."""
-        if self._process is not None:
-            self._process.kill()
+        self.child.kill()
 
 
 class _StandIn:
-    """An object of the host with the methods of one in the child: those of a protocol that its class has."""
+    """An object of the host with the methods of one in the child: those of a protocol that its class has. It is opened
+    before its first call, and again in a child that took the place of another."""
 
     def __init__(
         self,
         runtime: IsolatedRuntime,
-        number: int,
         protocol: type,
-        handler: str,
+        head: dict[str, Any],
+        parts: list[bytes],
         methods: Collection[str],
-        opening: asyncio.Future[Any] | None,
     ) -> None:
         self._runtime = runtime
-        self._opening = opening
-        self._head = {"object": number, "protocol": reference_of(protocol), "what": handler}
+        self._opening = head, parts
+        self._generation = 0
+        self._open = asyncio.Lock()
+        self._head = {"object": head["object"], "protocol": reference_of(protocol), "what": head["handler"]}
         for name, function in inspect.getmembers(protocol, inspect.isfunction):
             if not name.startswith("_") and name in methods:
                 setattr(self, name, self._method(name, function))
         if "close" in methods and not hasattr(protocol, "close"):
             self.close = self._close
+
+    async def open(self) -> Link:
+        """Return the link to a child in which the object is. Raises what its class raises."""
+        child = self._runtime.child
+        link = await child.link()
+        async with self._open:
+            if self._generation != child.generation:
+                head, parts = self._opening
+                await link.call("open", json.dumps(head).encode(), *parts)
+                self._generation = child.generation
+        return link
 
     def _method(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         runtime, head = self._runtime, {**self._head, "name": name}
@@ -303,26 +321,21 @@ class _StandIn:
         signature = signature_without_self(function)
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            await self._opened()
             arguments = signature.bind(*args, **kwargs).arguments
-            return await crossing.call(runtime.link, runtime.lent, "method", head, arguments)
+            return await crossing.call(await self.open(), runtime.lent, "method", head, arguments)
 
         async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            await self._opened()
             arguments = signature.bind(*args, **kwargs).arguments
-            async for item in crossing.stream(runtime.link, runtime.lent, "method", head, arguments):
+            async for item in crossing.stream(await self.open(), runtime.lent, "method", head, arguments):
                 yield item
 
         method: Any = call if inspect.iscoroutinefunction(function) else stream
         method.__name__, method.__signature__ = name, signature
         return method  # type: ignore[no-any-return]
 
-    async def _opened(self) -> None:
-        if self._opening is not None:
-            await asyncio.shield(self._opening)
-
     async def _close(self) -> None:
-        await self._runtime.ask("close", self._head)
+        if self._generation == self._runtime.child.generation:
+            await self._runtime.ask("close", self._head)
 
 
 def _whole(answer: Any) -> Message:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import inspect
 import json
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
@@ -32,9 +34,10 @@ from tavern_isolation.child.context import HostState, LogToHost, Way, make_conte
 from tavern_isolation.child.nodes import Nodes
 from tavern_isolation.hello import Facts, HandlerFacts, Hello, Loaded, SettingsState
 from tavern_isolation.known import Known
-from tavern_isolation.link import Link, Message
+from tavern_isolation.link import GRACE, Link, Message
 from tavern_isolation.typed import READ, Head, Lent, Typed, typed
 
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _FOREVER = 10 * 365 * 86_400.0
 
 
@@ -65,6 +68,7 @@ class Child:
             "close": self._close,
             "task": self._task,
             "stop": self._stop,
+            "ping": self._ping,
             READ: self._read,
         }
 
@@ -76,6 +80,7 @@ class Child:
     def _end(self, reason: str) -> None:
         if not self._ended.done():
             self._ended.set_result(reason)
+            asyncio.get_running_loop().call_later(GRACE, os._exit, 1)  # whatever the plugin still does
 
     async def _serve(self, name: str, parts: Message) -> Any:
         head: Head = json.loads(parts[0])
@@ -129,6 +134,9 @@ class Child:
 
     def _when_unloaded(self, kind: str, name: str, undo: Callable[[], Any]) -> None:
         self._undo.append(undo)
+
+    async def _ping(self, head: Head, parts: Message) -> Message:
+        return ()
 
     async def _stop(self, head: Head, parts: Message) -> Message:
         """Close what the plugin holds, newest first."""
@@ -239,4 +247,5 @@ class Child:
 
 async def main(end: socket) -> None:
     """Carry the plugin that the host names, until the host is gone."""
+    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)  # also while its loop spins
     await Child().run(end)

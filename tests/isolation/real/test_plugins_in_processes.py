@@ -23,6 +23,7 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.server.plugin_routes import call_message, call_route
+from tavern_isolation import child_process, supervisor
 from tavern_llm.api.llm import ChatMessage, LlmRequest
 
 CODE = """
@@ -68,6 +69,7 @@ async def tavern_before_execute(request, call, context):
     if asked == "end":
         os._exit(3)
     if asked == "wait":
+        context.events.publish("acme.waits", {})
         await asyncio.sleep(3600)
     if asked == "spin":
         while True: pass
@@ -213,8 +215,8 @@ async def run(host: Host, **metadata: Any) -> Run:
 
 
 def pid(host: Host) -> int:
-    """Return the id of the plugin's process, as the host knows it."""
-    return int(host.plugin("acme").contributions["process"][0])
+    """Return the id of the plugin's process."""
+    return int((host.project.private / "plugins" / "acme" / "pid").read_text())
 
 
 def is_there(process: int) -> bool:
@@ -387,8 +389,10 @@ async def test_calls_in_flight_are_settled_when_the_process_ends(
     host: Host, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = pid(host)
+    begun = aiter(host.events.subscribe("acme.waits"))
     waiting = [asyncio.create_task(run(host, ask="wait")) for _ in range(20)]
-    await asyncio.sleep(0)
+    for _ in waiting:
+        await anext(begun)
     if how == "it exits":
         ending = asyncio.create_task(run(host, ask="end"))
         waiting.append(ending)
@@ -397,8 +401,29 @@ async def test_calls_in_flight_are_settled_when_the_process_ends(
     async with asyncio.timeout(30):
         ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(one, Vetoed) and "refused" in one.message for one in ended), "a guard that is gone denies"
-    with pytest.raises(Vetoed, match="the process of acme has ended"):
+    assert (await run(host)).metadata["pid"] == pid(host) != process, "a new one took its place"
+    how = "exit code 3" if how == "it exits" else "SIGKILL"
+    said = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert said == [f"the process of acme has ended ({how}); its last lines: it starts"]
+
+
+async def test_a_child_that_ends_time_after_time_is_given_up(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "DELAYS", (0.01, 0.02))
+    for _ in range(3):
+        with pytest.raises(Vetoed, match="the process of acme has ended"):
+            await run(host, ask="end")
+    with pytest.raises(Vetoed, match="ended 3 times within 5 minutes and is not started again; `tavern plugins reload"):
         await run(host)
-    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
-        f"the process of acme has ended, process {process}"
-    ]
+    said = [problem.message for problem in host.plugin("acme").problems]
+    assert any("exit code 3" in message for message in said), said
+    await host.reload("acme")
+    assert (await run(host)).metadata["pid"] == pid(host)
+
+
+async def test_a_child_that_spins_is_ended(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "PING_EVERY", 0.1)
+    monkeypatch.setattr(child_process, "DEAF_AFTER", 1.0)
+    process = pid(host)
+    with pytest.raises(Vetoed, match="the process of acme has ended"):
+        await run(host, ask="spin")
+    assert (await run(host)).metadata["pid"] != process

@@ -1,0 +1,113 @@
+"""Keeps the child of a plugin running: starts it anew when it ended, and gives up where that does not help."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from tavern_host.context import PluginContext
+from tavern_host.contracts.errors import PluginEnded
+from tavern_isolation.child_process import ChildProcess
+from tavern_isolation.link import Link
+from tavern_isolation.requests import Requests
+
+DELAYS = (0.1, 5.0)
+"""Seconds after the first and the second end within `PERIOD` before the child is started again; after the third it is
+not."""
+PERIOD = 300.0
+
+
+class Supervisor:
+    """One plugin's child. `begin` has a new one load the plugin; `generation` counts them.
+
+    What was open in a child is gone with it: whoever holds something of one compares the generation.
+    """
+
+    def __init__(
+        self, context: PluginContext, requests: Requests, begin: Callable[[ChildProcess, bool], Awaitable[None]]
+    ) -> None:
+        self._context = context
+        self._plugin = context.plugin
+        self._requests = requests
+        self._begin = begin
+        self._process: ChildProcess | None = None
+        self._starting = asyncio.Lock()
+        self._ends: list[float] = []
+        self._is_stopped = False
+        self.generation = 0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the child has ended and none took its place yet."""
+        return self._process is None or self._process.is_lost
+
+    async def start(self) -> None:
+        """Start the first child. Raises what loading the plugin raises."""
+        await self._start(is_first=True)
+
+    async def link(self) -> Link:
+        """Return the link to the child, which is started anew where it ended. Raises `PluginEnded` where that was in
+        vain."""
+        if self.is_lost:
+            async with self._starting:
+                if self.is_lost:
+                    await self._restart()
+        assert self._process is not None
+        self._requests.catch_up()
+        self._process.watch()
+        return self._process.link
+
+    async def _restart(self) -> None:
+        if self._is_stopped:
+            raise PluginEnded(f"the process of {self._plugin} was stopped", plugin=self._plugin)
+        if self._process is not None:
+            await self._process.is_over()
+        loop = asyncio.get_running_loop()
+        recent = [end for end in self._ends if loop.time() - end < PERIOD]
+        if len(recent) > len(DELAYS):
+            raise PluginEnded(self._given_up, plugin=self._plugin)
+        if recent:
+            await asyncio.sleep(recent[-1] + DELAYS[len(recent) - 1] - loop.time())
+        try:
+            await self._start(is_first=False)
+        except Exception as error:
+            self._note_end(f"it could not be started again: {error}")
+            raise PluginEnded(f"the process of {self._plugin} could not be started again: {error}") from error
+        self._context.log.warning("it was started again, as process %d", self._process.pid if self._process else 0)
+
+    async def _start(self, *, is_first: bool) -> None:
+        process = await ChildProcess.start(self._plugin, self._requests, self._context.log, self._note_end)
+        self.generation += 1
+        self._requests.link = process.link
+        try:
+            await self._begin(process, is_first)
+        except BaseException:
+            await process.stop()
+            raise
+        self._process = process
+
+    @property
+    def _given_up(self) -> str:
+        return (
+            f"the process of {self._plugin} ended {len(DELAYS) + 1} times within {PERIOD / 60:g} minutes and is not "
+            f"started again; `tavern plugins reload {self._plugin}` starts it"
+        )
+
+    def _note_end(self, reason: str) -> None:
+        now = asyncio.get_running_loop().time()
+        self._ends = [*(end for end in self._ends if now - end < PERIOD), now]
+        if len(self._ends) > len(DELAYS):
+            self._context.hooks.report(self._plugin, f"{self._given_up} ({reason})")
+
+    async def stop(self) -> None:
+        """End the child for good, after the plugin closed what it holds."""
+        self._is_stopped = True
+        self._requests.close()
+        if self._process is not None:
+            await self._process.stop()
+
+    def kill(self) -> None:
+        """End the child at once."""
+        self._is_stopped = True
+        if self._process is not None:
+            self._process.kill()
