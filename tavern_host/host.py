@@ -48,6 +48,7 @@ from tavern_host.projects import (
     read_project_file,
 )
 from tavern_host.runtime.boundary import Boundary, Observed, Observer
+from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.services.calls import Provider
@@ -71,11 +72,11 @@ class HostServices:
     """The operator's way to services: every view has all permissions."""
 
     def __init__(self, manager: Manager) -> None:
-        self._views = Views(manager.services, OPERATOR, None, True)
+        self._views = Views(manager.services, InFlight(str(OPERATOR)), OPERATOR, None, True)
 
     def get(self, key: ServiceKey[S]) -> S:
         """Return the operator's view of a service. Raises `ServiceUnavailable`."""
-        view: S = self._views.get(key.name)
+        view: S = self._views.get(key)
         return view
 
 

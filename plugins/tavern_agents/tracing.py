@@ -62,22 +62,18 @@ class Tracer:
     def say(self, kind: TraceKind, text: str, **data: JsonValue) -> None:
         """Publish one step, to be kept with the run; long texts are cut."""
         self._seq += 1
+        text, data = _cut(text), _cut(data)
+        at = round(clock.monotonic() - self._began, 3)
         trace = AgentTrace.construct(
-            **self._about,
-            step=self.step,
-            seq=self._seq,
-            at=round(clock.monotonic() - self._began, 3),
-            kind=kind,
-            text=cut_middle(text, MAX_TEXT),
-            data={key: _cut(value) for key, value in data.items()},
+            **self._about, step=self.step, seq=self._seq, at=at, kind=kind, text=text, data=data
         )
         self._unwritten.append(trace)
-        self._context.events.publish(EVENT, trace.to_json())
+        self._context.events.publish_all([(EVENT, trace.to_json())])
 
     def fragment(self, text: str, **data: JsonValue) -> None:
         """Publish a piece of what the agent says while it comes; it is not kept."""
         trace = AgentTrace.construct(**self._about, step=self.step, kind="fragment", text=text, data=data)
-        self._context.events.publish(EVENT, trace.to_json())
+        self._context.events.publish_all([(EVENT, trace.to_json())])
 
     def unwritten(self) -> list[AgentTrace]:
         """Return the steps that were not yet returned, to be kept."""
@@ -116,7 +112,7 @@ def agent_of(context: PluginContext, call: CallContext) -> Tracer | None:
 
 def _cut(value: Any) -> Any:
     if isinstance(value, str):
-        return cut_middle(value, MAX_TEXT)
+        return value if len(value) <= MAX_TEXT else cut_middle(value, MAX_TEXT)
     if isinstance(value, list):
         return [_cut(item) for item in value]
     if isinstance(value, dict):

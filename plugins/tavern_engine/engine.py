@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Iterable
 
 from tavern_engine import EngineState
 from tavern_engine.api.executions import ExecutionEngine, Resumed, RunFilter, RunQueue, RunSummary
@@ -34,8 +33,7 @@ from tavern_engine.run.record import RunRecord, list_in_memory
 from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import RunExecution, places_of
 from tavern_engine.run.scheduler import GRACE
-from tavern_engine.run.scope import Scope, cluster_of
-from tavern_engine.run.stream_messages import Message
+from tavern_engine.run.scope import Scope
 from tavern_host import Blob, CallContext, PluginContext
 from tavern_host.common.log_context import logged_with
 from tavern_host.contracts.accounts import require_admitted
@@ -58,6 +56,7 @@ class Engine(ExecutionEngine):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._state = context.own(EngineState)
+        self._publish = context.events.publish_all
         self._settings = EngineSettings(context)
         self._planner = Planner(context, self._state.types)
         self.cache = OutputCache(self._settings.cache_bytes())
@@ -229,7 +228,7 @@ class Engine(ExecutionEngine):
         if parent is not None and not parent.record.request.recover:
             request = request.model_copy(update={"recover": False})
         waiting = self._run_slots.waiting + self._accepting
-        if parent is None and waiting >= self._settings.queued_runs() + self._run_slots.free:
+        if parent is None and waiting and waiting >= self._settings.queued_runs() + self._run_slots.free:
             wait = waiting - self._run_slots.free
             message = f"the run was not accepted: {wait} runs wait already; try again later"
             raise LimitReached(message, retry_after=1)
@@ -252,8 +251,10 @@ class Engine(ExecutionEngine):
         """Start an accepted run in the background, once it has a slot; from what is valid of `before`."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
-        self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
-        lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
+        lookup = None
+        if cache is not None:
+            self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
+            lookup = CacheLookup(self.disk_cache, cache) if self.caches_on_disk else None
         blobs = RunBlobs(record.id, self._context.blobs, self._context.log)
         events = EventBatch(
             record.id, bound.plan, record.nodes, self._publish, cache=cache, see=blobs.see, digests=bound.digests
@@ -297,7 +298,7 @@ class Engine(ExecutionEngine):
                     record.started()
                     self._queue_messages.changed()
                     await self.recorder.started(record)
-                    await active.execution.run(await cluster_of(self._context))
+                    await active.execution.run(self._context.services)
                     record.nodes.close()
                     nodes = await record.nodes.all_states()
         except TimeoutError:
@@ -414,6 +415,3 @@ class Engine(ExecutionEngine):
         if active is not None:
             return await active.record.present()
         return self._finished.get(run_id) or await self.recorder.run(run_id, most)
-
-    def _publish(self, messages: Iterable[Message]) -> None:
-        self._context.events.publish_all(messages)

@@ -39,12 +39,11 @@ class OpenAdapter:
         """Whose adapter it is."""
         return self.provider.plugin
 
-    def expect(self, value: object, kind: type) -> None:
-        """Raise `PluginFailure` for an answer of another type."""
-        if not isinstance(value, kind):
-            found, wanted = type(value).__name__, kind.__name__
-            text = f"the adapter {self.channel.adapter!r} of {self.plugin} returned {found}, expected {wanted}"
-            raise PluginFailure(text, plugin=self.plugin)
+    def unexpected(self, value: object, kind: type) -> PluginFailure:
+        """Return the error for an answer of another type."""
+        found, wanted = type(value).__name__, kind.__name__
+        text = f"the adapter {self.channel.adapter!r} of {self.plugin} returned {found}, expected {wanted}"
+        return PluginFailure(text, plugin=self.plugin)
 
     def method(self, name: str) -> Any:
         """Return a method that not every adapter has. Raises `PluginFailure`."""

@@ -230,7 +230,7 @@ class LlmService(Llm):
         about = {"provider.name": model.setup.channels[0].adapter, "request.model": name}
         with span(operation, str(name), call, about, is_client=True) as tell:
             async with self._budgets.charged(call.principal, prompt) as charge:
-                async with _deadline(call, model.setup.name):
+                async with _deadline(_expires(call), model.setup.name):
                     await model.turns.enter(model.setup.name)
                 try:
                     seconds = model.setup.options.retry_seconds
@@ -259,9 +259,10 @@ class LlmService(Llm):
             channel = await attempts.next()
             try:
                 async with self._adapters.use(setup.channels[channel]) as adapter:
-                    async with _deadline(session.call, setup.name):
+                    async with _deadline(_expires(session.call), setup.name):
                         found: T = await ask(adapter)
-                    adapter.expect(found, kind)
+                    if not isinstance(found, kind):
+                        raise adapter.unexpected(found, kind)
                 return found
             except TavernError as error:
                 attempts.failed(channel, error)
@@ -301,13 +302,15 @@ async def _chunks(adapter: OpenAdapter, request: LlmRequest, call: CallContext) 
     chunks = adapter.target.stream(request, call)
     last: LlmChunk | None = None
     size = 0
+    expires = _expires(call)
     try:
         while True:
-            async with _deadline(call, adapter.channel.model):
+            async with _deadline(expires, adapter.channel.model):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 break
-            adapter.expect(chunk, LlmChunk)
+            if not isinstance(chunk, LlmChunk):
+                raise adapter.unexpected(chunk, LlmChunk)
             size += len(chunk.text) + len(chunk.reasoning) + (len(chunk.call.arguments) if chunk.call else 0)
             if size > MOST_CHARACTERS:
                 text = f"the model {adapter.channel.model!r} gave more than {MOST_CHARACTERS:,} characters"
@@ -328,10 +331,16 @@ def _named(response: LlmResponse, request: LlmRequest) -> LlmResponse:
     return response.model_copy(update={"model": request.model})
 
 
+def _expires(call: CallContext) -> float | None:
+    """Return when the call's deadline is, by the clock of the running loop."""
+    remaining = call.remaining()
+    return None if remaining is None else asyncio.get_running_loop().time() + remaining
+
+
 @asynccontextmanager
-async def _deadline(call: CallContext, model: str) -> AsyncIterator[None]:
-    """Cancel what runs inside at the call's deadline. Raises `DeadlineExceeded`."""
-    timer = asyncio.timeout(call.remaining())
+async def _deadline(expires: float | None, model: str) -> AsyncIterator[None]:
+    """Cancel what runs inside at the call's deadline, as `_expires` gives it. Raises `DeadlineExceeded`."""
+    timer = asyncio.timeout_at(expires)
     try:
         async with timer:
             yield

@@ -20,13 +20,11 @@ from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import Problem
-from tavern_host.contracts.services import ServiceKey
 from tavern_host.events.bus import WAITING, BusSubscription, EventBus, check_permitted
 from tavern_host.hooks.catalogue import owner
 from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
 from tavern_host.runtime.deadline import contained
 from tavern_host.runtime.in_flight import InFlight, requester
-from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.runtime.ledger import Ledger
 from tavern_host.runtime.threads import GRACE
 from tavern_host.services.registry import ServiceRegistry, Views
@@ -39,32 +37,6 @@ if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T")
-
-
-class PluginServices:
-    """Views of services; see `context.Services`."""
-
-    def __init__(self, views: Views, in_flight: InFlight) -> None:
-        self._views = views
-        self._in_flight = in_flight
-
-    def get(self, key: ServiceKey[Any] | str) -> Any:
-        """Return this plugin's view of a service."""
-        self._in_flight.check()
-        return self._views.get(key if isinstance(key, str) else key.name)
-
-    def has(self, key: ServiceKey[Any] | str) -> bool:
-        """Return whether the service has a provider."""
-        return self._views.has(key if isinstance(key, str) else key.name)
-
-    async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
-        """Call a method by name with JSON arguments."""
-        self._in_flight.check()
-        return await self._views.method(service, method)(arguments, call)
-
-    def method(self, service: str, method: str) -> JsonCall:
-        """Return a callable that calls a method by name."""
-        return self._views.method(service, method)
 
 
 class PluginEvents:
@@ -81,13 +53,15 @@ class PluginEvents:
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event in the plugin's name."""
-        self._in_flight.check(while_closing=True)
+        if self._in_flight.is_closed:
+            raise self._in_flight.refusal()
         self._check("publish", type)
         return self._bus.publish(type, payload, plugin=self._plugin)
 
     def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Publish events in the plugin's name."""
-        self._in_flight.check(while_closing=True)
+        if self._in_flight.is_closed:
+            raise self._in_flight.refusal()
         self._bus.publish_all(events, plugin=self._plugin, may_publish=self._may_publish)
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
@@ -304,7 +278,7 @@ def make_context(
     return PluginContext(
         plugin=plugin,
         project=kernel.project,
-        services=PluginServices(views, in_flight),
+        services=views,
         settings=settings,
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
         data_dir=kernel.project.private / "plugins" / plugin,

@@ -93,6 +93,7 @@ class CallContext(Model):
             limit = clock.now() + timedelta(seconds=timeout)
             deadline = limit if deadline is None else min(deadline, limit)
         return CallContext.construct(
+            id=new_id("call"),
             principal=principal or self.principal,
             project=self.project,
             run_id=run_id or self.run_id,

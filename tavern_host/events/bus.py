@@ -130,11 +130,10 @@ class EventBus:
         is_here = threading.get_ident() == self._thread
         with self._lock:
             time = clock.now()
-            numbered = [
-                (seq, type, payload, plugin, time, size + _EVENT_BYTES)
-                for seq, (type, payload, size) in enumerate(events, self._seq + 1)
-            ]
-            self._seq += len(numbered)
+            numbered: list[Numbered] = []
+            for type, payload, size in events:
+                self._seq += 1
+                numbered.append((self._seq, type, payload, plugin, time, size + _EVENT_BYTES))
             self._kept.extend(numbered)
             self._kept_bytes += sum(map(_size_of, numbered))
             waiting = self._undelivered() if is_here else []

@@ -90,7 +90,7 @@ class Lifecycle:
         _check_imported(record)
         in_flight, ledger = InFlight(record.name, self._code_name(record, manifest)), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
-        views = self._kernel.services.views(record.name, granted.__contains__, first_party=record.first_party)
+        views = self._kernel.services.views(in_flight, granted.__contains__, first_party=record.first_party)
         settings = self._settings.of(manifest)
         context = make_context(self._kernel, in_flight, ledger, views, settings, manifest.permissions.events)
         runtime = self._boundary.runtime(_source(record, self._kernel.dispatcher.catalogue), context)

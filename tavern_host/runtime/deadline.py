@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 LATER = 0.25
 """Seconds after the deadline at which a call is settled: who looks at the deadline says by itself what became of it."""
+
+ENDED: Any = object()
+"""Stands for the item after a stream's last one."""
 
 
 async def contained(coroutine: Coroutine[Any, Any, T], what: str) -> T:
@@ -112,6 +115,11 @@ def current_task() -> asyncio.Task[Any]:
     if task is None:
         raise RuntimeError("this runs in a task only")
     return task
+
+
+async def next_item(items: AsyncIterator[Any]) -> Any:
+    """Return the next item of a stream, or `ENDED`; a coroutine, whatever the stream gives to be awaited."""
+    return await anext(items, ENDED)
 
 
 async def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> T:

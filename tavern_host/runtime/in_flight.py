@@ -42,24 +42,27 @@ class InFlight:
     def __init__(self, plugin: str, code: str = "") -> None:
         self.plugin = plugin
         self.code = code
-        self.is_closed = False
-        self._is_closing = False
+        self.is_closed = self.is_closing = False
         self._uses: set[Use] = set()
         self.begin = self._uses.add  # counts a use as in flight, until `end`
         self._changed: asyncio.Event | None = None
 
     def start_closing(self) -> None:
         """Allow nothing from now on but publishing events, which say how things ended."""
-        self._is_closing = True
+        self.is_closing = True
 
     def close(self) -> None:
         """Allow nothing from now on."""
-        self._is_closing = self.is_closed = True
+        self.is_closing = self.is_closed = True
 
     def check(self, *, while_closing: bool = False) -> None:
         """Raise `PermissionDenied` once the load is closed, or is closing unless `while_closing` is allowed."""
-        if self.is_closed or (self._is_closing and not while_closing):
-            raise PermissionDenied(f"{self.plugin} is not loaded any more", plugin=self.plugin)
+        if self.is_closed if while_closing else self.is_closing:
+            raise self.refusal()
+
+    def refusal(self) -> PermissionDenied:
+        """Return what a facility raises after the end."""
+        return PermissionDenied(f"{self.plugin} is not loaded any more", plugin=self.plugin)
 
     def use(self, cancel: Cancel | None = None) -> Use:
         """Return a context manager that counts this task's work as in flight; unloading waits for it, unless this

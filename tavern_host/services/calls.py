@@ -19,7 +19,7 @@ from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure, Recursion, ServiceUnavailable, TavernError, describe
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, gives_new, is_new
-from tavern_host.runtime.deadline import settled
+from tavern_host.runtime.deadline import ENDED, next_item, settled
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.issued import hand_over
 from tavern_host.services.views import ViewHandle
@@ -29,8 +29,6 @@ Report = Callable[[str, str, BaseException], None]
 
 MAX_NESTED = 16
 """How often an override may be called within a call of itself."""
-
-_END: Any = object()
 
 
 @dataclass(eq=False)
@@ -138,8 +136,8 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
                     if in_flight is not None:
                         in_flight.check()
                     with guard():
-                        item = await settled(_next(items), context, where)
-                    if item is _END:
+                        item = await settled(next_item(items), context, where)
+                    if item is ENDED:
                         return
                     yield item
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -159,10 +157,6 @@ def _handed_over(provider: Provider, arguments: dict[str, Any]) -> CallContext |
     if call is not None and provider.report is not None:
         arguments["call"] = hand_over(call)
     return call
-
-
-async def _next(items: AsyncIterator[Any]) -> Any:
-    return await anext(items, _END)
 
 
 Guard = Callable[[], AbstractContextManager[None]]

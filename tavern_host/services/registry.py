@@ -17,9 +17,17 @@ from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import Forbidden, InvalidInput, NotFound, PermissionDenied, ServiceUnavailable
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem, ServiceLayer
-from tavern_host.contracts.services import ALL_SERVICES, MethodInfo, ServiceInterface, implements, interface_methods
+from tavern_host.contracts.services import (
+    ALL_SERVICES,
+    MethodInfo,
+    ServiceInterface,
+    ServiceKey,
+    implements,
+    interface_methods,
+)
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import Boundary
+from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.issued import passed_on
 from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.services.calls import Provider, implementation
@@ -33,19 +41,25 @@ Allowed = Callable[[str, str], bool]
 
 
 class Views:
-    """The views that one owner holds: a loaded plugin, or the operator.
+    """The views that one owner holds: a loaded plugin, or the operator. See `context.Services`.
 
     `allowed` says whether the owner holds a permission; the operator's is None, and everything is allowed. A
     third-party plugin is not believed about whose call it makes.
-    The view of a service is made once and is the same one each time.
+    The view of a service is made once and is the same one each time; none is given after the end of the load.
     """
 
     def __init__(
-        self, registry: ServiceRegistry, principal: Principal, allowed: Callable[[str], bool] | None, first_party: bool
+        self,
+        registry: ServiceRegistry,
+        in_flight: InFlight,
+        principal: Principal,
+        allowed: Callable[[str], bool] | None,
+        first_party: bool,
     ) -> None:
         self.principal = principal
         self.first_party = first_party
         self._registry = registry
+        self._in_flight = in_flight
         self._owner = principal.id if principal.kind == "plugin" else str(principal)
         self._allowed = allowed
         self._handles: dict[str, ViewHandle] = {}
@@ -65,12 +79,15 @@ class Views:
         for service in tuple(self._handles):
             self.bind(service)
 
-    def has(self, service: str) -> bool:
+    def has(self, key: ServiceKey[Any] | str) -> bool:
         """Return whether a service has a provider."""
-        return bool(self._registry.stack(service, self._pinned))
+        return bool(self._registry.stack(key if isinstance(key, str) else key.name, self._pinned))
 
-    def get(self, service: str) -> Any:
+    def get(self, key: ServiceKey[Any] | str) -> Any:
         """Return the view of a service. Raises `ServiceUnavailable`."""
+        if self._in_flight.is_closing:
+            raise self._in_flight.refusal()
+        service = key if isinstance(key, str) else key.name
         stack = self._registry.stack(service, self._pinned)
         if not stack:
             raise ServiceUnavailable(f"{self._owner} needs the service {service}, which no plugin provides")
@@ -145,6 +162,10 @@ class Views:
         self._handles.clear()
         self._originals.clear()
         self._registry.forget(self)
+
+    async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
+        """Call a method by name with JSON arguments."""
+        return await self.method(service, method)(arguments, call)
 
     def method(self, service: str, method: str) -> JsonCall:
         """Return what calls a method by name with JSON arguments; see `context.Services.method`."""
@@ -286,9 +307,9 @@ class ServiceRegistry:
 
     # --- views ------------------------------------------------------------------------------------
 
-    def views(self, plugin: str, allowed: Callable[[str], bool], *, first_party: bool) -> Views:
+    def views(self, in_flight: InFlight, allowed: Callable[[str], bool], *, first_party: bool) -> Views:
         """Return the views of one load of a plugin, none yet."""
-        return Views(self, Principal(kind="plugin", id=plugin), allowed, first_party)
+        return Views(self, in_flight, Principal(kind="plugin", id=in_flight.plugin), allowed, first_party)
 
     def remember(self, views: Views) -> None:
         """Bind these views whenever a stack changes."""

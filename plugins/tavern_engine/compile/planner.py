@@ -79,10 +79,10 @@ class Planner:
         once keeps it. Raises `InvalidInput` with everything that is wrong with the workflow and the inputs.
         """
         while True:
-            await self._registry.types()
+            types = await self._registry.types()
             revision = self._registry.revision
             try:
-                bound = await self._bind(workflow, groups, request, name)
+                bound = await self._bind(types, workflow, groups, request, name)
             except TavernError:
                 if revision == self._context.hooks.revision:
                     raise
@@ -91,9 +91,13 @@ class Planner:
                     return bound
 
     async def _bind(
-        self, workflow: Workflow, groups: Mapping[str, Workflow], request: RunRequest, name: str
+        self,
+        types: Mapping[str, NodeType],
+        workflow: Workflow,
+        groups: Mapping[str, Workflow],
+        request: RunRequest,
+        name: str,
     ) -> BoundPlan:
-        types = await self._registry.types()
         revision = (self._registry.revision, self._context.settings.revision)
         if self._revision != revision:
             self._plans.clear()

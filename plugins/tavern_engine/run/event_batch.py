@@ -381,7 +381,9 @@ class EventBatch:
                 self.cache.put_plain({signature: given}, characters)
             else:
                 self.cache.put(signature, given, is_owned=True)
-        return "NODE_COMPLETE", {**about, "output": self._brought(number, brief(display, streams))}
+        if streams:
+            display = brief(display, streams)
+        return "NODE_COMPLETE", {**about, "output": self._brought(number, display)}
 
     def _journal_event(self, journal: RunJournal, row: NodeEvent) -> None:
         _, number, state, began, ended, given, signature, error = row

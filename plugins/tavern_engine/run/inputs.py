@@ -41,10 +41,9 @@ class InputResolver:
         self.outcomes = bytearray(len(level.nodes))
         self.streams: dict[int, dict[str, Stream]] = {}
 
-    def inputs(self, index: int) -> tuple[dict[str, Any], Outcome]:
+    def inputs(self, index: int, node: PlanNode) -> tuple[dict[str, Any], Outcome]:
         """Return a node's inputs, or why it must not run. Raises `InvalidInput` for inputs without a value or with
         one that does not fit."""
-        node = self._level.nodes[index]
         inputs: dict[str, Any] = copied(self._written[index])  # a node may change them; the next run needs them
         missing: list[str] = []
         alive = dead = 0
@@ -131,7 +130,7 @@ class InputResolver:
 
     def _read_by(self, index: int) -> Iterator[tuple[Stream, InEdge]]:
         """Return the streams that a node reads, and by which edges."""
-        for item in self._level.nodes[index].inputs:
+        for item in self._level.nodes[index].inputs if self.streams else ():
             for edge in item.edges:
                 if edge.reader >= 0:
                     stream = self.streams.get(edge.source, {}).get(edge.key)

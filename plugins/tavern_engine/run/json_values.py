@@ -42,7 +42,12 @@ def carried_output(key: str, value: Any) -> Any:
     try:
         return wire_value(value)
     except WireError as error:
-        raise OutputError(f"the output {key!r}{error.place}: {error.reason}", output=key) from None
+        raise not_carried(key, error) from None
+
+
+def not_carried(key: str, error: WireError) -> OutputError:
+    """Return the error for an output, or an item of a stream, that no wire can carry."""
+    return OutputError(f"the output {key!r}{error.place}: {error.reason}", output=key)
 
 
 def is_json(value: Any) -> bool:

@@ -84,7 +84,7 @@ class NodeExecutor:
         """Execute a node and record its result; return its outputs, or None where it has none."""
         node = self._level.nodes[index]
         try:
-            inputs, outcome = self.resolver.inputs(index)
+            inputs, outcome = self.resolver.inputs(index, node)
         except Exception as error:
             self.resolver.leave_streams(index)
             return self.failed(index, began, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 from pydantic import JsonValue
@@ -156,37 +156,35 @@ class NodeTable:
 
     async def all_states(self) -> dict[str, NodeState]:
         """Return the nodes as a `Run` has them; of very many, others get their turn meanwhile."""
-        found: dict[str, NodeState] = {}
-        for place, (node_id, state) in enumerate(self.node_states(), 1):
-            found[node_id] = state
-            if not place % _AT_ONCE:
-                await asyncio.sleep(0)
+        found = self.node_states(0, _AT_ONCE)
+        for first in range(_AT_ONCE, len(self._ids), _AT_ONCE):
+            await asyncio.sleep(0)
+            found |= self.node_states(first, first + _AT_ONCE)
         return found
 
-    def node_states(self) -> Iterator[tuple[str, NodeState]]:
-        """Return the nodes as a `Run` has them."""
-        for number, node_id in enumerate(self._ids):
-            yield node_id, self._state(number)
-
-    def _state(self, number: int) -> NodeState:
-        state = State(self.states[number])
-        started, finished = self.started[number], self.finished[number]
-        output = self.outputs[number]
-        if output is None and state is State.CACHED:
-            output = self.outputs[number] = self.load_output(number)
-        return NodeState.construct(
-            status=_STATUSES[state],
-            output=output if self.shows_outputs else None,
-            error=self.errors.get(number),
-            started=round(started - self.base, 6) if started else None,
-            finished=round(finished - self.base, 6) if finished else None,
-            cached=state is State.CACHED,
-            given=state is State.GIVEN,
-            bypassed=state is State.BYPASSED,
-            attempts=self.attempts.get(number, 1),
-            iterations=self.iterations.get(number),
-            remote=self.remote.get(number),
-        )
+    def node_states(self, first: int = 0, end: int | None = None) -> dict[str, NodeState]:
+        """Return the nodes as a `Run` has them; those from the number `first` to before `end`."""
+        found: dict[str, NodeState] = {}
+        for number, node_id in enumerate(self._ids[first:end], first):
+            state = State(self.states[number])
+            started, finished = self.started[number], self.finished[number]
+            output = self.outputs[number]
+            if output is None and state is State.CACHED:
+                output = self.outputs[number] = self.load_output(number)
+            found[node_id] = NodeState.construct(
+                status=_STATUSES[state],
+                output=output if self.shows_outputs else None,
+                error=self.errors.get(number),
+                started=round(started - self.base, 6) if started else None,
+                finished=round(finished - self.base, 6) if finished else None,
+                cached=state is State.CACHED,
+                given=state is State.GIVEN,
+                bypassed=state is State.BYPASSED,
+                attempts=self.attempts.get(number, 1),
+                iterations=self.iterations.get(number),
+                remote=self.remote.get(number),
+            )
+        return found
 
 
 def _is_range(numbers: Sequence[int]) -> bool:

@@ -14,7 +14,7 @@ from tavern_engine.compile.plan import Plan
 from tavern_engine.run.event_batch import Publish
 from tavern_engine.run.json_values import INTERFACE_OUTPUTS, MESSAGE, without_large
 from tavern_engine.run.node_table import NodeTable
-from tavern_engine.run.stream_messages import placeholder
+from tavern_engine.run.stream_messages import Message, placeholder
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo
@@ -60,21 +60,22 @@ class RunRecord:
 
     def queued(self) -> None:
         """Publish that the run waits in the queue."""
-        self._publish_one("EXECUTION_STATUS_UPDATE", status=self.status.value)
+        self._publish([self._message("EXECUTION_STATUS_UPDATE", status=self.status.value)])
 
     def started(self) -> None:
         """Set the run to running, and publish that."""
         self.status = RunStatus.RUNNING
         self.started_at = clock.now()
-        self._publish_one("EXECUTION_STATUS_UPDATE", status=self.status.value)
+        self._publish([self._message("EXECUTION_STATUS_UPDATE", status=self.status.value)])
 
     def announce_end(self, run: Run) -> None:
         """Publish the end of the run: its outputs, then its status."""
         self.status = run.status
+        messages: list[Message] = []
         if run.outputs or run.status is RunStatus.COMPLETE:
             outputs = {key: _placeholder(key) if key in self.streams else v for key, v in run.outputs.items()}
             outputs = without_large(outputs, most=MESSAGE)
-            self._publish_one("NODE_COMPLETE", nodeId=INTERFACE_OUTPUTS, output=outputs)
+            messages.append(self._message("NODE_COMPLETE", nodeId=INTERFACE_OUTPUTS, output=outputs))
         about: dict[str, JsonValue] = {
             "errorInfo": None if run.error is None else run.error.to_json(),
             "skippedNodes": [*self.nodes.skipped()],
@@ -82,7 +83,7 @@ class RunRecord:
             "missingOutputs": [*self.missing_outputs],
         }
         said = {key: value for key, value in about.items() if value}
-        self._publish_one("EXECUTION_STATUS_UPDATE", status=run.status.value, **said)
+        self._publish([*messages, self._message("EXECUTION_STATUS_UPDATE", status=run.status.value, **said)])
 
     async def present(self) -> Run:
         """Return the run in its present state; of a large one, others get their turn meanwhile."""
@@ -98,7 +99,7 @@ class RunRecord:
         status = status or self.status
         if status.is_final and self.finished_at is None:
             self.finished_at = clock.now()
-        return run_of(self, status, outputs or {}, dict(self.nodes.node_states()) if nodes is None else nodes)
+        return run_of(self, status, outputs or {}, self.nodes.node_states() if nodes is None else nodes)
 
     def summary(self) -> dict[str, JsonValue]:
         """Return what a message about the queue shows of the run, cheaply."""
@@ -109,8 +110,8 @@ class RunRecord:
         }
         return form | ({"workflowName": self.workflow_name} if self.workflow_name else {})
 
-    def _publish_one(self, type: str, **payload: Any) -> None:
-        self._publish([(type, {"promptId": self.id, **payload})])
+    def _message(self, type: str, **payload: Any) -> Message:
+        return type, {"promptId": self.id, **payload}
 
 
 def run_of(

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_engine.api.clusters import NODE_CLUSTER
 from tavern_engine.cache.cache import OutputCache
 from tavern_engine.cache.disk.lookup import UNREAD, CacheLookup
 from tavern_engine.compile.bound import BoundPlan
@@ -20,6 +21,7 @@ from tavern_engine.run.node_table import State
 from tavern_engine.run.scheduler import Scheduler
 from tavern_engine.run.scope import Cluster, Scope
 from tavern_engine.run.selection import Selection, after_known, changed, everything, needed
+from tavern_host.context import Services
 from tavern_host.contracts.errors import ErrorInfo, InvalidInput
 from tavern_host.contracts.names import did_you_mean
 
@@ -75,12 +77,12 @@ class RunExecution:
         """The failure that is the run's own."""
         return self._scheduler.error if self._scheduler is not None else None
 
-    async def run(self, cluster: Cluster | None = None) -> None:
-        """Run the selected nodes, some on a cluster if there is one; returns when none is left or `stop` was called.
-        Cancelling stops too."""
+    async def run(self, services: Services) -> None:
+        """Run the selected nodes, some on the cluster of `services` if there is one; returns when none is left or
+        `stop` was called. Cancelling stops too."""
         if self._is_stopped:
             return
-        self._scope.cluster = cluster
+        self._scope.cluster = await _cluster_of(services)
         scope, level = self._scope, self._bound.plan.level
         scope.events.begin()
         selection = self._selection() if self._disk is None else await self._selection_with_disk(self._disk)
@@ -183,6 +185,8 @@ class RunExecution:
     async def _publish_reused(self, selection: Selection) -> None:
         """Publish the nodes that need not run, each after those that feed it; of many, others get their turn."""
         events, level, known = self._scope.events, self._bound.plan.level, selection.known
+        if not (known or selection.unasked or selection.left_out):
+            return
         numbers = level.numbers
         skipped = [numbers[index] for index in selection.left_out if numbers[index] >= 0]
         events.table.mark(skipped, State.SKIPPED)
@@ -230,6 +234,15 @@ class RunExecution:
                     if edge.collects:
                         found.setdefault((edge.source, edge.key), []).append((item.key, edge.convert))
         return found
+
+
+async def _cluster_of(services: Services) -> Cluster | None:
+    """Return the cluster that is set up, if there is one."""
+    if not services.has(NODE_CLUSTER):
+        return None
+    service = services.get(NODE_CLUSTER)
+    takes = await service.takes()
+    return Cluster(service, takes == "pure") if takes != "none" else None
 
 
 def places_of(bound: BoundPlan, targets: list[str]) -> list[int]:

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tavern_engine.api.clusters import NODE_CLUSTER, NodeCluster
+from tavern_engine.api.clusters import NodeCluster
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
 from tavern_engine.run.run_blobs import RunBlobs
-from tavern_host import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.nodes import NodeInstance
 
@@ -27,15 +26,6 @@ class Cluster:
 
     service: NodeCluster
     takes_all: bool
-
-
-async def cluster_of(context: PluginContext) -> Cluster | None:
-    """Return the cluster that is set up, if there is one."""
-    if not context.services.has(NODE_CLUSTER):
-        return None
-    service = context.services.get(NODE_CLUSTER)
-    takes = await service.takes()
-    return Cluster(service, takes == "pure") if takes != "none" else None
 
 
 @dataclass(slots=True)

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from tavern_engine.compile.plan import Level, PlanNode, Role
-from tavern_engine.run.json_values import carried_output
+from tavern_engine.run.json_values import carried_output, not_carried
 from tavern_engine.run.stream_messages import Outputs, StreamMessages
 from tavern_engine.run.streams import PAUSE, Stream
 from tavern_host.contracts.errors import PluginFailure
+from tavern_host.contracts.wire import WireError, wire_value
 
 _DISPLAY_ROLES = (Role.GROUP, Role.BYPASSED)
 """Roles of nodes that only display the values of others."""
@@ -193,7 +194,10 @@ class StreamWriter:
             if part.__class__ is not dict:
                 raise PluginFailure(f"it yielded {type(part).__name__}, expected a dict by output")
             for key, item in part.items():
-                item = carried_output(key, item)
+                try:
+                    item = wire_value(item)
+                except WireError as error:
+                    raise not_carried(key, error) from None
                 stream = streams.get(key)
                 if stream is None:
                     batch[key] = item
