@@ -25,6 +25,15 @@ from tavern_host.contracts.nodes import DataFlowType
 POLL = 0.2
 """Seconds between two looks at a run that runs in another process."""
 
+# Handing over. A run that waits for a slot is offered: `is_offered` here, and then `waits` in the store, in this order,
+# so that a host which steals it at once is heard as one that may. Stealing changes the owner and ends the offer in one
+# transaction. So a host that has a slot for a run which it has offered does not start it before the store says that it
+# is still its own (`retain`), however long the store does not answer: else both would run it.
+# `slot` returns None for a run that another host has, or is to have since this one stops. Nothing of it is recorded
+# here from then on, but its callers still wait: `end` polls the store for them, and passes an interrupt on.
+# What another host could not do alike is not offered (`_may_run_elsewhere`). A thief that cannot run what it has taken
+# lets it wait again for others (`Claims.requeue`), and takes nothing for a while.
+
 
 class Handover:
     """The runs of one host that wait for a slot: here, or where there is one."""

@@ -47,6 +47,16 @@ An `Event` is made of it for each reader: most events are read by nobody, or onc
 """
 _size_of = itemgetter(5)
 
+# Ordering. A number is given and its event appended to `_kept` within one hold of the lock, so `_kept` has consecutive
+# numbers and ends with `_seq`: the place of an event follows from its number. `_delivered` is moved forward within the
+# lock too, with what is taken for delivery, so each event is offered once.
+# Subscriptions are offered events on the loop's thread only, in the order of the numbers. Who publishes there delivers
+# at once, and first what other threads have published before; another thread has the loop deliver, for which one
+# callback waits at a time. What was forgotten before it could be delivered is a `Gap`: numbers are missing, never out
+# of order. A subscription skips what is not above `_after`, the newest number when it was made: that came before it, or
+# a replay has given it. The observer is called outside the lock, on the thread that publishes: of the events of two
+# threads it may see the later one first.
+
 
 class EventBus:
     """All events of one host. `observer` is called with each, on the thread that publishes it; what it raises is raised

@@ -21,6 +21,15 @@ LATER = 0.25
 ENDED: Any = object()
 """Stands for the item after a stream's last one."""
 
+# Cancellation. Plugin code runs in its caller's task, and several may cancel that task at once: who awaits the call, a
+# time limit, unloading (`in_flight._Call`), the plugin's own code. asyncio does not say whose a `CancelledError` is; it
+# counts (`Task.cancelling`). So each of these limits notes the count when it begins, takes back with `uncancel` the one
+# cancellation that it asked for and no other, and turns the `CancelledError` into an error of its own only where the
+# count is back at what it noted. What is left above is somebody else's, and is passed on.
+# Between two suspensions nothing but the plugin's code runs: by how much the count grew in there is its own doing, and
+# `in_callers_task` takes it back. Code that suppresses its cancellation can be left but not stopped: `until_given_up`
+# cancels once more after `threads.GRACE`, and then awaits it no longer.
+
 
 async def contained(coroutine: Coroutine[Any, Any, T], what: str) -> T:
     """Return what a coroutine of a plugin returns. `SystemExit` and its like become `PluginFailure`."""

@@ -34,6 +34,15 @@ CLOSE_SECONDS = 10.0
 Last = Callable[[Batch | None], Awaitable[None]]
 """Writes the end of a run together with its last batch, or raises; without a batch it never raises."""
 
+# The window: what is lost when the process ends. A result waits for the write in progress, if there is one, and then
+# `DELAY` for others. Of one run one write is in progress at a time, so its batches are in the store in the order in
+# which the rows were added. What was not written is run again when the run is resumed.
+# The end of a run is written in one transaction with its last batch, or after it: who reads in the store that a run has
+# ended finds there all of its results that could be written. Where some could not be, the run continues, and
+# `not_resumable` gets the reason; where another worker has the run (`Conflict`), no more of it is written here, and
+# `lost` is called. A slow store holds nobody up who adds rows before `is_full`; then the run waits between two time
+# slices.
+
 
 class Journal:
     """Writes the results of one worker's runs. Made on the event loop, and closed by its owner."""

@@ -24,6 +24,16 @@ BACK = 10.0
 
 _KEPT = rows.ENTRY_COLUMNS.split(", ").index("entry")
 
+# Leases. A run that has not ended is its `owner`'s, a worker of one host, until `lease_until`, by the clock of the
+# database (`microseconds()`): clocks of hosts are not compared. Another worker may claim it when it has no owner, when
+# the lease is over, when the owner's host is known to have ended (`names`), or when the owner lets it wait (`waits`).
+# Transactions that write exclude each other, in SQLite by `BEGIN IMMEDIATE` and in PostgreSQL by a lock of the schema:
+# what `claimable` finds is still so when `claim` changes the owner.
+# A lease that is over takes nothing away by itself: what a worker writes of a run names the owner (`statements.write`),
+# and so does `renew`; both succeed until somebody else has claimed the run, and from then on neither does. So two hosts
+# may execute a run for a moment, but one of them alone can write of it. A host for which the shared database was away
+# claims no abandoned run for `BACK` seconds, in which those that are alive prolong what ran out meanwhile.
+
 
 class Ownership:
     """The owners of the runs of a store. Only runs in files are sealed, with `key`: a `shared` database is its
