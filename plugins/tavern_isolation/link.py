@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import Context, ContextVar, copy_context
@@ -23,14 +22,31 @@ from typing import Any, Final
 from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure, Recursion, ServiceUnavailable
 from tavern_host.runtime.codec import decode_error, encode_error
 from tavern_host.runtime.threads import is_being_cancelled
+from tavern_isolation.frames import (
+    CALL,
+    CANCEL,
+    CANCELLED,
+    CREDIT,
+    END,
+    ERROR,
+    HEADER,
+    ITEM,
+    MAX_MESSAGE,
+    NOTICE,
+    REPLY,
+    SLICE,
+    STREAM,
+    Malformed,
+    Message,
+    Partial,
+    frame,
+    split,
+    text,
+)
 
-Message = tuple[bytes, ...]
-"""The parts of one message; large binaries stand apart, so that nobody has to look through them."""
 Serve = Callable[[str, Message], Awaitable["Message | AsyncIterator[Message]"]]
 """Carries out a call by name; the answer is a message or a stream of them."""
 
-MAX_MESSAGE: Final = 64_000_000
-"""Bytes of one message; a caller's larger one is refused, that of the other side ends the link."""
 MAX_CALLS: Final = 1_000
 """Calls of one side in flight."""
 MAX_NESTED: Final = 16
@@ -42,12 +58,6 @@ MAX_WAITING: Final = MAX_MESSAGE
 GRACE: Final = 2.0
 """Seconds that a cancelled call may take to end on the other side."""
 
-_SLICE = 256 * 1024
-_HEADER = struct.Struct("!IBHII")  # bytes of what follows, kind, number of parts, id, parent
-_LENGTH = struct.Struct("!I")
-_MOST_PARTS = 1_000
-
-_NOTICE, _CALL, _CANCEL, _CREDIT, _REPLY, _ERROR, _CANCELLED, _STREAM, _ITEM, _END = range(10)
 
 _serving: ContextVar[tuple[Link | None, int, int]] = ContextVar("serving", default=(None, 0, 0))
 """The link and the id of the call that this task carries out, and how many such calls it is within, itself included."""
@@ -76,9 +86,9 @@ class Link(asyncio.BufferedProtocol):
         self._is_paused = False
         self._room = asyncio.Event()
         self._room.set()
-        self._incoming = bytearray(2 * _SLICE)
+        self._incoming = bytearray(2 * SLICE)
         self._held = 0
-        self._large: _Large | None = None
+        self._large: Partial | None = None
 
     @classmethod
     async def open(
@@ -105,7 +115,7 @@ class Link(asyncio.BufferedProtocol):
     def notify(self, name: str, *parts: bytes) -> None:
         """Send a message that has no answer; nothing is sent where the link has ended. Raises `InvalidInput`."""
         if not self._reason:
-            self._send(_NOTICE, 0, 0, (name.encode(), *parts))
+            self._send(NOTICE, 0, 0, (name.encode(), *parts))
 
     async def call(self, name: str, *parts: bytes) -> Message | Stream:
         """Return the answer of the other side to a call, or the stream that it begins.
@@ -123,7 +133,7 @@ class Link(asyncio.BufferedProtocol):
         link, parent, depth = _serving.get()
         self._last = number = self._last % 0xFFFF_FFFF + 1
         asked = _Asked(number, self._loop.create_future(), copy_context(), depth)
-        self._send(_CALL, number, parent if link is self else 0, (name.encode(), *parts))
+        self._send(CALL, number, parent if link is self else 0, (name.encode(), *parts))
         self._asked[number] = asked
         try:
             answer: Message | Stream = await asked.answer
@@ -137,7 +147,7 @@ class Link(asyncio.BufferedProtocol):
         """Have a call cancelled that nobody waits for any more, and give it a moment to end."""
         if asked.number not in self._asked:
             return
-        self._send(_CANCEL, asked.number, 0, ())
+        self._send(CANCEL, asked.number, 0, ())
         asked.over = self._loop.create_future()
         await asyncio.wait([asked.over], timeout=GRACE)
 
@@ -150,13 +160,13 @@ class Link(asyncio.BufferedProtocol):
         try:
             answer = await self._serve(name, parts)
             if isinstance(answer, tuple):
-                self._send(_REPLY, number, 0, answer)
+                self._send(REPLY, number, 0, answer)
             else:
-                self._send(_STREAM, number, 0, ())
+                self._send(STREAM, number, 0, ())
                 async for item in answer:
                     await served.may_send()
-                    self._send(_ITEM, number, 0, item)
-                self._send(_END, number, 0, ())
+                    self._send(ITEM, number, 0, item)
+                self._send(END, number, 0, ())
             served.is_answered = True
         except asyncio.CancelledError:
             raise  # it is said when the task is done, which may be before it began
@@ -171,37 +181,26 @@ class Link(asyncio.BufferedProtocol):
     def _carried_out(self, served: _Served, task: asyncio.Task[None]) -> None:
         self._served.pop(served.number, None)
         if not served.is_answered:
-            self._send(_CANCELLED, served.number, 0, ())
+            self._send(CANCELLED, served.number, 0, ())
 
     def _send_error(self, number: int, error: BaseException) -> None:
         try:
-            self._send(_ERROR, number, 0, (encode_error(error),))
+            self._send(ERROR, number, 0, (encode_error(error),))
         except InvalidInput as too_large:
-            self._send(_ERROR, number, 0, (encode_error(too_large),))
+            self._send(ERROR, number, 0, (encode_error(too_large),))
 
     # --- frames ----------------------------------------------------------------------------------------------
 
     def _send(self, kind: int, number: int, parent: int, parts: Message) -> None:
         if self._reason or self._transport is None:
             return
-        lengths = [len(part) for part in parts]
-        size = sum(lengths) + _LENGTH.size * len(parts)
-        if size > MAX_MESSAGE or len(parts) > _MOST_PARTS:
-            raise InvalidInput(f"{size:,} bytes are too many for one message: {MAX_MESSAGE:,} are allowed")
-        head = _HEADER.pack(size, kind, len(parts), number, parent) + b"".join(map(_LENGTH.pack, lengths))
-        if size <= _SLICE:
-            self._queue(b"".join((head, *parts)))
-        else:
-            self._queue(head)
-            for part in parts:
-                view = memoryview(part)
-                for at in range(0, len(part), _SLICE):
-                    self._queue(view[at : at + _SLICE])
+        try:
+            pieces = frame(kind, number, parent, parts)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+        self._outgoing.extend(pieces)
+        self._waiting += sum(map(len, pieces))
         self._flush()
-
-    def _queue(self, data: bytes | memoryview) -> None:
-        self._outgoing.append(data)
-        self._waiting += len(data)
 
     def _flush(self) -> None:
         assert self._transport is not None
@@ -238,21 +237,21 @@ class Link(asyncio.BufferedProtocol):
                 if self._large.held == len(self._large.body):
                     large, self._large = self._large, None
                     self._arrived(large.header, large.body)
-        except (_Malformed, ValueError) as error:
+        except (Malformed, ValueError) as error:
             self._end(f"{self._peer} sent a malformed message: {error}")
 
     def _read(self) -> None:
         at = 0
-        while self._held - at >= _HEADER.size and not self._reason:
-            header = _HEADER.unpack_from(self._incoming, at)
-            size, begin = header[0], at + _HEADER.size
+        while self._held - at >= HEADER.size and not self._reason:
+            header = HEADER.unpack_from(self._incoming, at)
+            size, begin = header[0], at + HEADER.size
             if size > MAX_MESSAGE:
-                raise _Malformed(f"of {size:,} bytes")
+                raise Malformed(f"of {size:,} bytes")
             if self._held - begin >= size:
                 at = begin + size
                 self._arrived(header, memoryview(self._incoming)[begin:at])
-            elif _HEADER.size + size > _SLICE:
-                self._large = _Large(header, bytearray(size), self._held - begin)
+            elif HEADER.size + size > SLICE:
+                self._large = Partial(header, bytearray(size), self._held - begin)
                 self._large.body[: self._large.held] = self._incoming[begin : self._held]
                 at = self._held
             else:
@@ -262,23 +261,23 @@ class Link(asyncio.BufferedProtocol):
 
     def _arrived(self, header: tuple[int, ...], body: bytearray | memoryview) -> None:
         _, kind, count, number, parent = header
-        if kind > _END:
-            raise _Malformed(f"of the kind {kind}")
-        if kind == _NOTICE:
-            name, *rest = _split(count, body, at_least=1)
-            self._notice(_text(name), tuple(rest))
-        elif kind == _CALL:
-            name, *rest = _split(count, body, at_least=1)
-            self._begin(number, parent, _text(name), tuple(rest))
-        elif kind in (_CANCEL, _CREDIT):
+        if kind > END:
+            raise Malformed(f"of the kind {kind}")
+        if kind == NOTICE:
+            name, *rest = split(count, body, at_least=1)
+            self._notice(text(name), tuple(rest))
+        elif kind == CALL:
+            name, *rest = split(count, body, at_least=1)
+            self._begin(number, parent, text(name), tuple(rest))
+        elif kind in (CANCEL, CREDIT):
             if (served := self._served.get(number)) is not None:  # else it has ended meanwhile
-                served.task.cancel() if kind == _CANCEL else served.add_credit()
+                served.task.cancel() if kind == CANCEL else served.add_credit()
         else:
-            self._answered(kind, number, _split(count, body))
+            self._answered(kind, number, split(count, body))
 
     def _begin(self, number: int, parent: int, name: str, parts: Message) -> None:
         if number in self._served or len(self._served) >= MAX_CALLS:
-            raise _Malformed("a call under a number that is taken, or one too many")
+            raise Malformed("a call under a number that is taken, or one too many")
         within = self._asked.get(parent)
         context, depth = (self._base.copy(), 1) if within is None else (within.context.copy(), within.depth + 1)
         if depth > MAX_NESTED:
@@ -292,25 +291,25 @@ class Link(asyncio.BufferedProtocol):
         asked = self._asked.get(number)
         if asked is None:
             if number > self._last:
-                raise _Malformed("the answer to a call that was never made")
+                raise Malformed("the answer to a call that was never made")
             return  # nobody waits for it any more
-        if kind == _ITEM:
+        if kind == ITEM:
             if asked.stream is None:
-                raise _Malformed("an item without a stream")
+                raise Malformed("an item without a stream")
             asked.stream.arrived(parts)
-        elif kind in (_REPLY, _STREAM, _END) and (kind == _END) is (asked.stream is None):
-            raise _Malformed("an answer within a stream, or the end of none")
-        elif kind == _STREAM:
+        elif kind in (REPLY, STREAM, END) and (kind == END) is (asked.stream is None):
+            raise Malformed("an answer within a stream, or the end of none")
+        elif kind == STREAM:
             asked.stream = Stream(self, asked)
             asked.settle(asked.stream)
         else:
-            error = None if kind in (_REPLY, _END) else _error(kind, parts)  # before it counts as answered
+            error = None if kind in (REPLY, END) else _error(kind, parts)  # before it counts as answered
             del self._asked[number]
-            asked.end(parts if kind == _REPLY else None, error)
+            asked.end(parts if kind == REPLY else None, error)
 
     def ask_for_more(self, number: int) -> None:
         """Let the other side send half a window more of a stream's items."""
-        self._send(_CREDIT, number, 0, ())
+        self._send(CREDIT, number, 0, ())
 
     async def stop(self, asked: _Asked) -> None:
         """End a stream before its end."""
@@ -365,7 +364,7 @@ class Stream:
     def arrived(self, parts: Message) -> None:
         """Keep an item. Raises what ends the link for one that was not asked for."""
         if len(self._items) + self._taken >= WINDOW:
-            raise _Malformed("an item for which nobody asked")
+            raise Malformed("an item for which nobody asked")
         self._items.append(parts)
         self._wake()
 
@@ -459,48 +458,13 @@ class _Served:
             self._more.set()
 
 
-class _Large:
-    """A message of which some bytes are missing."""
-
-    __slots__ = ("body", "header", "held")
-
-    def __init__(self, header: tuple[int, ...], body: bytearray, held: int) -> None:
-        self.header = header
-        self.body = body
-        self.held = held
-
-
-class _Malformed(Exception):
-    """A frame breaks a rule of the link."""
-
-
-def _split(count: int, body: bytearray | memoryview, *, at_least: int = 0) -> Message:
-    """Return the parts of a message."""
-    at, parts = count * _LENGTH.size, []
-    if not at_least <= count <= _MOST_PARTS or at > len(body):
-        raise _Malformed(f"with {count} parts in {len(body):,} bytes")
-    for (length,) in _LENGTH.iter_unpack(bytes(body[:at])):
-        parts.append(bytes(body[at : at + length]))
-        at += length
-    if at != len(body):
-        raise _Malformed("whose parts are not as long as it says")
-    return tuple(parts)
-
-
-def _text(name: bytes) -> str:
-    try:
-        return name.decode()
-    except UnicodeDecodeError:
-        raise _Malformed("whose name is no text") from None
-
-
 def _error(kind: int, parts: Message) -> BaseException:
     """Return what the other side raised."""
-    if kind == _CANCELLED:
+    if kind == CANCELLED:
         return PluginFailure("it was cancelled on the other side")
-    if kind != _ERROR or len(parts) != 1:
-        raise _Malformed(f"an answer of the kind {kind} with {len(parts)} parts")
+    if kind != ERROR or len(parts) != 1:
+        raise Malformed(f"an answer of the kind {kind} with {len(parts)} parts")
     try:
         return decode_error(parts[0])
     except ValueError as error:
-        raise _Malformed(f"an error that is none: {error}") from None
+        raise Malformed(f"an error that is none: {error}") from None

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -14,11 +14,10 @@ from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailur
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
 from tavern_host.contracts.wire import WireError
 from tavern_host.runtime.codec import encode
-from tavern_isolation.link import Message, Stream
-from tavern_isolation.typed import LOOSE, read, write
-
-if TYPE_CHECKING:
-    from tavern_isolation.runtime import IsolatedRuntime
+from tavern_isolation.frames import Message
+from tavern_isolation.link import Stream
+from tavern_isolation.supervisor import Supervisor
+from tavern_isolation.typed import LOOSE, Lent, read, write
 
 Values = dict[str, Any]
 """Values by the key of their slot."""
@@ -29,8 +28,13 @@ _numbers = itertools.count(1)
 class RemoteRunner:
     """Makes instances of one node type; see `contracts.nodes.NodeRunner`."""
 
-    def __init__(self, runtime: IsolatedRuntime, definition: NodeDefinition) -> None:
-        self.runtime = runtime
+    def __init__(
+        self, plugin: str, child: Supervisor, lent: Lent, reports: dict[int, Report], definition: NodeDefinition
+    ) -> None:
+        self.plugin = plugin
+        self.child = child
+        self.lent = lent
+        self.reports = reports
         self.definition = definition
         self.number = next(_numbers)
         self._generation = 0
@@ -60,7 +64,7 @@ class RemoteRunner:
 
     async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Message | Stream:
         """Ask the child, which knows the node type from the first time on."""
-        child = self.runtime.child
+        child = self.child
         link = await child.link()
         if self._generation != child.generation:
             self._generation = child.generation  # frames arrive in order: it is there before the next one
@@ -111,12 +115,12 @@ class _Instance:
 
     async def _ask(self, name: str, run: _Run) -> Message | Stream:
         runner, what = self._runner, self._runner.definition
-        await runner.runtime.child.link()
-        generation = runner.runtime.child.generation
+        await runner.child.link()
+        generation = runner.child.generation
         if self._generation != generation:
             if self._generation and what.traits.stateful:
-                message = f"node {what.type}: the process of {runner.runtime.plugin} ended, and with it what it kept"
-                raise PluginEnded(message, plugin=runner.runtime.plugin)
+                message = f"node {what.type}: the process of {runner.plugin} ended, and with it what it kept"
+                raise PluginEnded(message, plugin=runner.plugin)
             self._generation = generation
             keys, parts = packed(self._config, what.type)
             await runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
@@ -124,7 +128,7 @@ class _Instance:
 
     async def close(self) -> None:
         """Release what the instance holds."""
-        if self._generation == self._runner.runtime.child.generation:
+        if self._generation == self._runner.child.generation:
             await self._runner.ask("node.close", {"object": self._number})
 
 
@@ -132,11 +136,11 @@ class _Run:
     """One run of a node: what is sent of it, and what is lent and reported while it runs."""
 
     def __init__(self, runner: RemoteRunner, inputs: Values, call: NodeCall | None, report: Report | None) -> None:
-        self._runtime = runner.runtime
+        self._reports = runner.reports
         self._inputs = inputs
         self._call = call
         self._report = report
-        self._lending = self._runtime.lent.during()
+        self._lending = runner.lent.during()
         self._what = runner.definition.type
         self.head: dict[str, Any] = {}
         self.parts: list[bytes] = []
@@ -148,13 +152,13 @@ class _Run:
         number = 0
         if self._report is not None:
             number = next(_numbers)
-            self._runtime.requests.reports[number] = self._report
+            self._reports[number] = self._report
         self.head = {"keys": keys, "streams": streams, "report": number}
         self.parts = [encode(self._call, NodeCall | None), *parts]
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._runtime.requests.reports.pop(self.head.get("report", 0), None)
+        self._reports.pop(self.head.get("report", 0), None)
         self._lending.__exit__(None, None, None)
 
 

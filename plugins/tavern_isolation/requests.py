@@ -18,8 +18,9 @@ from tavern_host.contracts.nodes import NodeProgress, Report
 from tavern_host.contracts.services import interface_methods
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.codec import decode, encode
+from tavern_isolation.frames import Message
 from tavern_isolation.hello import BLOB_CALLS, INVOKE, SettingsState
-from tavern_isolation.link import Link, Message
+from tavern_isolation.link import Link
 from tavern_isolation.typed import READ, Head, Lent, Typed, typed
 
 _MOST_TEXT = 100_000

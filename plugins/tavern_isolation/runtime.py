@@ -31,9 +31,10 @@ from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.installed import is_published
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation.child_process import ChildProcess
+from tavern_isolation.frames import Message
 from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
 from tavern_isolation.known import reference_of
-from tavern_isolation.link import Link, Message
+from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.requests import Requests
 from tavern_isolation.supervisor import Supervisor
@@ -212,7 +213,7 @@ class IsolatedRuntime(InProcessRuntime):
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return a stand-in for a new object of the plugin's class, or for what runs a descriptor's handler."""
         if isinstance(handler, NodeDefinition):
-            return RemoteRunner(self, handler)
+            return RemoteRunner(self.plugin, self.child, self.lent, self.requests.reports, handler)
         if not isinstance(handler, str):
             raise NotFound(f"nothing opens the handler of a {type(handler).__name__} in a process of its own")
         descriptor, number = self._described.get(handler), next(self._numbers)
@@ -273,7 +274,7 @@ class IsolatedRuntime(InProcessRuntime):
     # --- the end ---------------------------------------------------------------------------------------------
 
     def forget_modules(self) -> Callable[[], None]:
-        """Do nothing: each child imports the plugin anew."""
+        """Do nothing: each child imports the plugin for itself."""
         return lambda: None
 
     def unload(self) -> None:

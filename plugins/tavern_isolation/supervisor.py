@@ -1,4 +1,4 @@
-"""Keeps the child of a plugin running: starts it anew when it ended, and gives up where that does not help."""
+"""Keeps the child of a plugin running: starts another when it ended, and gives up where that does not help."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Supervisor:
         await self._start(is_first=True)
 
     async def link(self) -> Link:
-        """Return the link to the child, which is started anew where it ended. Raises `PluginEnded` where that was in
+        """Return the link to the child, or to another where it ended. Raises `PluginEnded` where that was in
         vain."""
         if self.is_lost:
             async with self._starting:

@@ -23,8 +23,10 @@ from tavern_host.contracts.errors import (
     Recursion,
     ServiceUnavailable,
 )
+from tavern_isolation import frames
 from tavern_isolation import link as module
-from tavern_isolation.link import Link, Message, Stream
+from tavern_isolation.frames import Message
+from tavern_isolation.link import Link, Stream
 
 HEADER = struct.Struct("!IBHII")
 CALL, CANCEL, REPLY, STREAM, ITEM, END = 1, 2, 4, 7, 8, 9
@@ -57,10 +59,10 @@ class Side:
             case "count":
                 return self.items(int(parts[0]))
             case "large":
-                return (bytes(module.MAX_MESSAGE + 1),)
+                return (bytes(frames.MAX_MESSAGE + 1),)
             case _:
                 try:
-                    await asyncio.sleep(3600)
+                    await asyncio.Event().wait()
                 finally:
                     self.cancelled.append(name)
         raise AssertionError("it cannot come here")
@@ -140,7 +142,7 @@ async def test_errors_arrive_by_their_code(sides: tuple[Side, Side]) -> None:
     with pytest.raises(InvalidInput, match="too many for one message"):
         await host.link.call("large")
     with pytest.raises(InvalidInput, match="too many for one message"):
-        await host.link.call("echo", bytes(module.MAX_MESSAGE))
+        await host.link.call("echo", bytes(frames.MAX_MESSAGE))
     assert await host.link.call("echo", b"still") == (b"still",)
 
 
@@ -238,7 +240,8 @@ async def test_everything_is_settled_when_the_other_side_goes(sides: tuple[Side,
 async def test_a_reader_that_stands_still_stops_the_writer(alone: tuple[Side, socket.socket]) -> None:
     host, theirs = alone
     sent = [asyncio.create_task(host.link.call("x", bytes(30_000_000))) for _ in range(5)]
-    await asyncio.sleep(0.1)
+    for _ in range(100):
+        await asyncio.sleep(0)
     assert host.link.in_flight < 5, "those beyond what may wait are not copied"
     theirs.close()
     ended = await asyncio.gather(*sent, return_exceptions=True)
@@ -246,7 +249,7 @@ async def test_a_reader_that_stands_still_stops_the_writer(alone: tuple[Side, so
 
 
 MALFORMED = {
-    "a length over the limit": HEADER.pack(module.MAX_MESSAGE + 1, CALL, 1, 1, 0),
+    "a length over the limit": HEADER.pack(frames.MAX_MESSAGE + 1, CALL, 1, 1, 0),
     "an unknown kind": frame(99, 1),
     "no name": frame(CALL, 1),
     "a name that is no text": frame(CALL, 1, b"\xff\xfe"),

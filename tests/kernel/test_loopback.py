@@ -51,9 +51,9 @@ def loopback(project: Path, *plugins: Path, **options: Any) -> Host:
 
 
 async def test_the_environment_says_where_plugins_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for text in ("process", "loop back", "Loopback"):
+    for text in ("processes", "loop back", "Loopback"):
         monkeypatch.setenv("TAVERN_PLACEMENT", text)
-        with pytest.raises(InvalidInput, match="in-process or loopback"):
+        with pytest.raises(InvalidInput, match="in-process, loopback or process"):
             Host(project)
     monkeypatch.setenv("TAVERN_PLACEMENT", "loopback")
     async with host_with(project, make_plugin(project.parent, "acme", OVERRIDING, **OVERRIDE)) as host:

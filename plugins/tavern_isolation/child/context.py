@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import functools
-import inspect
 import itertools
 import json
 import logging
 from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
     AsyncIterator,
     Callable,
     Collection,
@@ -28,55 +24,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host import clock
 from tavern_host.context import PluginContext, Project
-from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Forbidden, ServiceUnavailable
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, interface_methods
+from tavern_host.contracts.services import ServiceKey
 from tavern_host.runtime.codec import encode
-from tavern_isolation.hello import BLOB_CALLS, INVOKE, Hello, SettingsState
+from tavern_isolation.child.outside import ChildAudit, ChildBlobs, ChildHooks, ChildHttp
+from tavern_isolation.child.way import Way
+from tavern_isolation.hello import INVOKE, Hello, SettingsState
 from tavern_isolation.known import Known
-from tavern_isolation.link import Link
-from tavern_isolation.typed import Lent, Typed, typed
+from tavern_isolation.typed import Typed
 
 if TYPE_CHECKING:
-    import aiohttp
+    pass
 
 T = TypeVar("T")
-
-
-class Way:
-    """The way to the host: the link, and the streams lent over it."""
-
-    def __init__(self, link: Link, lent: Lent, plugin: str) -> None:
-        self.link = link
-        self.lent = lent
-        self.plugin = plugin
-
-    def view(self, interface: type[ServiceInterface], original: int | None = None) -> Any:
-        """Return an object with the methods of a service, each of which asks the host; with `original`, those of what
-        the object of this number overrides."""
-        view = type(f"{interface.__name__}View", (), {"__slots__": ()})
-        for name in interface_methods(interface):
-            setattr(view, name, staticmethod(self._method(interface, name, original)))
-        return view()
-
-    def _method(self, interface: type[ServiceInterface], name: str, original: int | None) -> Callable[..., Any]:
-        function = getattr(interface, name)
-        signature = inspect.signature(function)
-        signature = signature.replace(parameters=list(signature.parameters.values())[1:])
-        crossing = typed(function, f"{interface.service_name}.{name}", self.plugin)
-        head = {"service": interface.service_name, "method": name, "original": original}
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = signature.bind(*args, **kwargs).arguments
-            return await crossing.call(self.link, self.lent, "service", head, arguments)
-
-        def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            arguments = signature.bind(*args, **kwargs).arguments
-            return crossing.stream(self.link, self.lent, "service", head, arguments)
-
-        return functools.wraps(function)(call if inspect.iscoroutinefunction(function) else stream)
 
 
 @dataclass
@@ -269,180 +231,6 @@ class ChildTasks:
             raise
         if not task.cancelled():
             task.result()
-
-
-class ChildBlobs:
-    """Large values, which the host keeps; see `context.Blobs`."""
-
-    def __init__(self, way: Way) -> None:
-        self._way = way
-
-    async def _ask(self, method: str, **arguments: Any) -> Any:
-        crossing = Typed(f"blobs.{method}", BLOB_CALLS[method], plugin=self._way.plugin)
-        return await crossing.call(self._way.link, self._way.lent, "blobs", {"method": method}, arguments)
-
-    async def put(
-        self, content: bytes | AsyncIterable[bytes], media_type: str = BINARY, *, holder: str | None = None
-    ) -> Blob:
-        """Keep bytes, or a stream of them."""
-
-        async def parts() -> AsyncGenerator[bytes, None]:
-            if isinstance(content, bytes):
-                for at in range(0, len(content), 1 << 20):
-                    yield content[at : at + (1 << 20)]
-            else:
-                async for part in content:
-                    yield part
-
-        blob: Blob = await self._ask("put", content=parts(), media_type=media_type, holder=holder)
-        return blob
-
-    async def open(self, blob: Blob, start: int = 0, stop: int | None = None) -> AsyncIterator[bytes]:
-        """Yield the bytes from `start` up to `stop`."""
-        crossing = Typed("blobs.open", BLOB_CALLS["open"], plugin=self._way.plugin)
-        arguments = {"blob": blob, "start": start, "stop": stop}
-        async for part in crossing.stream(self._way.link, self._way.lent, "blobs", {"method": "open"}, arguments):
-            yield part
-
-    async def read(self, blob: Blob) -> bytes:
-        """Return all bytes."""
-        return b"".join([part async for part in self.open(blob)])
-
-    async def path(self, blob: Blob) -> Path:
-        """Refuse: the file is the host's."""
-        raise Forbidden("a Blob has no path in a process of its own; use context.blobs.open or read")
-
-    def has(self, blob: Blob) -> bool:
-        """Refuse: the answer is the host's, and this cannot wait for it."""
-        raise Forbidden("context.blobs.has cannot ask the host from a process of its own; use context.blobs.read")
-
-    async def hold(self, holder: str, blobs: Collection[Blob]) -> None:
-        """Keep Blobs until `holder` releases them."""
-        await self._ask("hold", holder=holder, blobs=list(blobs))
-
-    async def release(self, holder: str) -> None:
-        """Hold nothing for `holder` any more."""
-        await self._ask("release", holder=holder)
-
-    async def holders(self) -> list[str]:
-        """Return the plugin's names that hold something."""
-        names: list[str] = await self._ask("holders")
-        return names
-
-
-class ChildAudit:
-    """The audit log of the host; see `context.Audit`."""
-
-    is_crowded = False
-    problem: str | None = None
-
-    def __init__(self, way: Way) -> None:
-        self._way = way
-
-    def record(
-        self,
-        action: str,
-        *,
-        subject: str = "",
-        details: Mapping[str, Any] | None = None,
-        secrets: Collection[str] = (),
-        call: CallContext | None = None,
-    ) -> int:
-        """Record that `action` was done; the host numbers it, and the number here is 0."""
-        said = {"action": action, "subject": subject, "details": dict(details or {}), "secrets": list(secrets)}
-        self._way.link.notify("audit", json.dumps(said).encode(), encode(call, CallContext | None))
-        return 0
-
-    async def written(self, number: int | None = None) -> None:
-        """Return when all that was recorded until now is on disk."""
-        await self._way.link.call("audit written", b"{}")
-
-
-class ChildHttp:
-    """Outgoing HTTP of the child itself, through the proxies that the host has; see `context.Http`."""
-
-    def __init__(self, proxies: dict[str, str]) -> None:
-        self._proxies = proxies
-        self._session: aiohttp.ClientSession | None = None
-
-    def session(self) -> aiohttp.ClientSession:
-        """Return the plugin's client session."""
-        if self._session is None or self._session.closed:
-            import aiohttp
-
-            from tavern_host.runtime.proxied_http import ProxiedConnector
-
-            self._session = aiohttp.ClientSession(connector=ProxiedConnector(self.proxy))
-        return self._session
-
-    def proxy(self, address: str) -> str | None:
-        """Return the proxy for an address."""
-        from tavern_host.common.proxies import proxy_for
-
-        return proxy_for(address)  # the variables of this process are those that the host gave
-
-    def proxy_variables(self) -> dict[str, str]:
-        """Return the variables of proxies for a program."""
-        return dict(self._proxies)
-
-    async def close(self) -> None:
-        """Close the session."""
-        if self._session is not None:
-            await self._session.close()
-
-
-class ChildHooks:
-    """Calls of hooks, which no plugin of a process of its own makes; see `context.Hooks`."""
-
-    revision = 0
-
-    def __init__(self, way: Way) -> None:
-        self._way = way
-
-    async def collect(self, hook: str, **arguments: Any) -> Any:
-        """Refuse."""
-        raise self._refusal(hook)
-
-    async def first(self, hook: str, **arguments: Any) -> Any:
-        """Refuse."""
-        raise self._refusal(hook)
-
-    async def filter(self, hook: str, value: T, **arguments: Any) -> T:
-        """Refuse."""
-        raise self._refusal(hook)
-
-    def _refusal(self, hook: str) -> Forbidden:
-        return Forbidden(f"{self._way.plugin} may not call {hook}: a plugin in a process of its own calls no hooks")
-
-    def claim(self, owners: dict[str, str], kind: str, name: str, plugin: str) -> bool:
-        """Return whether the name is this plugin's."""
-        return owners.setdefault(name, plugin) == plugin
-
-    def implemented(self, hook: str) -> bool:
-        """Return False: none can be called."""
-        return False
-
-    def report(self, plugin: str, message: str, **details: Any) -> None:
-        """Report against a plugin."""
-        self._way.link.notify("report", json.dumps({"plugin": plugin, "message": message, "details": details}).encode())
-
-
-class LogToHost(logging.Handler):
-    """Sends what is logged to the host."""
-
-    def __init__(self, link: Link) -> None:
-        super().__init__()
-        self._link = link
-        self._loop = asyncio.get_running_loop()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, on any thread."""
-        try:
-            text = self.format(record)
-            data = json.dumps({"level": record.levelno, "text": text[:100_000], "logger": record.name}).encode()
-            self._loop.call_soon_threadsafe(self._link.notify, "log", data)
-        except RuntimeError:
-            self.handleError(record)  # the loop is closed
 
 
 def make_context(

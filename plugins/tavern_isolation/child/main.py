@@ -30,11 +30,14 @@ from tavern_host.runtime.installed import is_published
 from tavern_host.runtime.source import Entry, PluginSource
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.services.interface_check import interface_problems
-from tavern_isolation.child.context import HostState, LogToHost, Way, make_context
+from tavern_isolation.child.context import HostState, make_context
 from tavern_isolation.child.nodes import Nodes
+from tavern_isolation.child.outside import LogToHost
+from tavern_isolation.child.way import Way
+from tavern_isolation.frames import Message
 from tavern_isolation.hello import Facts, HandlerFacts, Hello, Loaded, SettingsState
 from tavern_isolation.known import Known
-from tavern_isolation.link import GRACE, Link, Message
+from tavern_isolation.link import GRACE, Link
 from tavern_isolation.typed import READ, Head, Lent, Typed, typed
 
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)

@@ -10,7 +10,8 @@ from typing import Any
 from tavern_host.contracts.nodes import NodeCall, NodeDefinition, NodeInstance, NodeProgress, NodeRunner
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime
-from tavern_isolation.link import Link, Message
+from tavern_isolation.frames import Message
+from tavern_isolation.link import Link
 from tavern_isolation.nodes import packed
 from tavern_isolation.typed import LOOSE, Head, borrowed, read, write
 
