@@ -1,43 +1,62 @@
 """Encodes values that cross a plugin boundary as bytes, by their annotations of wire types (`contracts.wire`).
 
-What a value without an annotation becomes is in `storage.values`. Why pydantic does not do it: decision 19.
+Each annotation becomes two functions, to a tree of JSON and back; pydantic-core writes and reads the JSON. What a value
+without an annotation becomes is in `storage.values`. Why pydantic's validators do not do it: decisions 19 and 146.
 """
 
 from __future__ import annotations
 
 import base64
 import enum
-import json
 import math
 import types
 import typing
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
 
-from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+from typing_extensions import TypedDict
 
 from tavern_host.contracts.errors import ErrorInfo, PluginFailure, TavernError, describe, error_info, error_of
-from tavern_host.contracts.wire import INT_BITS, LIMIT, Path, WireError, kind_of
-from tavern_host.storage.values import MAX_VALUES, is_endless, to_bytes
+from tavern_host.contracts.wire import INT_BITS, LIMIT, Path, WireError, kind_of, wire_value, without_surrogates
+from tavern_host.storage.values import MAX_VALUES
+
+_LEVELS = 190
+"""How deeply the JSON may be nested; pydantic-core reads ten levels more."""
+
+_DEEP, _ENDLESS = "it is nested too deeply", f"it has more than {MAX_VALUES} values, or contains itself"
+
+_MARKS = bytes.maketrans(b"123456789E", b"000000000e")
+_LONG, _HUGE, _NAN, _INFINITY = b"0" * 19, b"0e000", b"NaN", b"Infinity"
+"""What is in JSON, as `_MARKS` translates it, that has a number which may be too long, too large or none."""
 
 
 def encode(value: Any, annotation: Any) -> bytes:
     """Return a value as bytes. Raises `WireError` where it is not what `annotation` says, or that is no wire type."""
-    if is_endless(value):
-        raise WireError(f"it has more than {MAX_VALUES} values, or contains itself")
     try:
-        return to_bytes(_shape(annotation).encode(value, ()))
-    except RecursionError:
-        raise WireError("it is nested too deeply") from None
+        data = to_json(_shape(annotation).encode(value, 0, [MAX_VALUES]))
+    except _TooLarge as error:
+        raise _fault(value, (), {}) or WireError(error.reason, error.path[:8]) from None
+    except (RecursionError, PydanticSerializationError):
+        raise _fault(value, (), {}) or WireError(_DEEP) from None
+    marks = data.translate(_MARKS)
+    if (_LONG in marks or _NAN in marks or _INFINITY in marks) and (fault := _fault(value, (), {})):
+        raise fault
+    return data
 
 
 def decode(data: bytes, annotation: Any) -> Any:
     """Return the value that `encode` made these bytes of, as the same type. Raises `WireError`."""
     shape = _shape(annotation)
     try:
-        return shape.decode(json.loads(data), ())
+        tree = from_json(data, allow_inf_nan=False)
+        marks = data.translate(_MARKS, b"+")
+        if (_LONG in marks or (_HUGE in marks and _INFINITY in to_json(tree))) and (fault := _fault(tree, (), {})):
+            raise ValueError(fault)
+        return shape.decode(tree, 0, [MAX_VALUES])
     except WireError:
         raise
     except Exception as error:  # bytes that `encode` did not make may lead to any
@@ -45,11 +64,13 @@ def decode(data: bytes, annotation: Any) -> Any:
 
 
 def encode_error(error: BaseException, *, plugin: str | None = None) -> bytes:
-    """Return an error's `ErrorInfo` as bytes."""
+    """Return an error's `ErrorInfo` as bytes, with U+FFFD for lone surrogates."""
     try:
-        return encode(error_info(error), ErrorInfo)
+        info = error_info(error)
+        clean = {"message": without_surrogates(info.message), "details": wire_value(info.details)}
+        return encode(info.model_copy(update=clean), ErrorInfo)
     except (AttributeError, ValueError):  # made without what ours have, or with details that cannot be sent
-        return encode(error_info(PluginFailure(describe(error), plugin=plugin)), ErrorInfo)
+        return encode(error_info(PluginFailure(without_surrogates(describe(error)), plugin=plugin)), ErrorInfo)
 
 
 def decode_error(data: bytes) -> TavernError:
@@ -57,161 +78,216 @@ def decode_error(data: bytes) -> TavernError:
     return error_of(decode(data, ErrorInfo))
 
 
+_Step = Callable[[Any, int, list[int]], Any]
+"""Takes a value, how many levels are around it, and in a list how many more values there may be; raises `WireError`."""
+
+
 class _Shape(NamedTuple):
     """How values of one annotation become JSON and come back; `name` says in messages what was expected.
 
-    Both functions take the path to the value, and raise `WireError`.
+    Values of exactly the types in `plain` are their own JSON, and need no step.
     """
 
     name: str
-    encode: Callable[[Any, Path], Any]
-    decode: Callable[[Any, Path], Any]
+    encode: _Step
+    decode: _Step
+    plain: frozenset[type] = frozenset()
 
 
 class _WrongKind(WireError):
     """The value is of another kind altogether."""
 
 
-def _refuse(expected: str, value: Any, path: Path) -> NoReturn:
-    raise _WrongKind(f"expected {expected}, found {kind_of(value)}", path)
+class _TooLarge(WireError):
+    """There are too many values, or too many levels around one."""
 
 
-# --- values without parts ---------------------------------------------------------------------------------
+def _refuse(expected: str, value: Any) -> NoReturn:
+    raise _WrongKind(f"expected {expected}, found {kind_of(value)}")
 
 
-def _of(name: str, kind: type, plain: Callable[[Any], Any]) -> Callable[[Any, Path], Any]:
-    """Return what refuses values of another kind, and returns `plain(value)`."""
-    return lambda value, path: plain(value) if isinstance(value, kind) else _refuse(name, value, path)
+def _change(values: Any, todo: Iterable[tuple[int, _Step]], keys: Sequence[Any], level: int, left: Any) -> None:
+    """Put in the place of some values what their steps make of them. An error gets its path, of `keys`, on its way."""
+    left[0] -= len(values)
+    if left[0] < 0 or level >= _LEVELS:
+        raise _TooLarge(_ENDLESS if left[0] < 0 else _DEEP)
+    at = 0
+    try:
+        for at, step in todo:
+            values[at] = step(values[at], level + 1, left)
+    except WireError as error:  # of too many values it is not this one
+        raise type(error)(error.reason, () if error.reason is _ENDLESS else (keys[at], *error.path)) from None
 
 
-def _same(value: Any) -> Any:
-    return value
+def _fault(value: Any, path: Path, seen: dict[int, bool]) -> WireError | None:
+    """Return what is wrong with a text or number in a value, or that it contains itself, as `seen` says."""
+    try:
+        if isinstance(value, str) and without_surrogates(value) is not value:
+            raise WireError("the text holds half of a surrogate pair, which is not Unicode")
+        if seen.get(id(value)):
+            raise WireError(_ENDLESS)
+        if type(value) in (int, float):
+            _SCALARS[type(value)].encode(value, 0, [])
+    except WireError as error:
+        return WireError(error.reason, path)
+    if id(value) in seen or len(path) > _LEVELS or not isinstance(value, (dict, list, tuple, BaseModel)):
+        return None
+    seen[id(value)] = True
+    held = vars(value) | (value.model_extra or {}) if isinstance(value, BaseModel) else value
+    for key, item in held.items() if isinstance(held, dict) else enumerate(held):
+        if fault := _fault(item, (*path, key), seen) or _fault(key, (*path, key), seen):
+            return fault
+    seen[id(value)] = False
+    return None
 
 
-def _int(value: Any, path: Path) -> int:
+def _of(name: str, kind: type, made: Callable[[Any], Any]) -> _Step:
+    """Return what refuses values of another kind, and returns `made(value)`."""
+
+    def step(value: Any, level: int, left: list[int]) -> Any:
+        if not isinstance(value, kind):
+            _refuse(name, value)
+        try:
+            return made(value)
+        except WireError:
+            raise
+        except (ValueError, KeyError, OverflowError):
+            raise WireError(f"expected {name}, found {value!r:.80}") from None
+
+    return step
+
+
+def _int(value: Any, level: int, left: list[int]) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        _refuse("int", value, path)
+        _refuse("int", value)
     if not -LIMIT <= value < LIMIT:
-        raise WireError(f"an int must have at most {INT_BITS} bits, this one has {value.bit_length() + 1}", path)
+        raise WireError(f"an int must have at most {INT_BITS} bits, this one has {value.bit_length() + 1}")
     return int(value)
 
 
-def _float(value: Any, path: Path) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        _refuse("float", value, path)
+def _float(value: Any, level: int, left: list[int]) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        _refuse("float", value)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise WireError(f"a number must be finite, this one is {number}", path)
-    return number
+        raise WireError(f"a number must be finite, this one is {number}")
+    return float(_int(value, level, left)) if isinstance(value, int) else number
 
 
-def _datetime(value: Any, path: Path) -> str:
-    if not isinstance(value, datetime):
-        _refuse("datetime", value, path)
+def _from_datetime(value: datetime) -> str:
     if value.utcoffset() is None:
-        raise WireError("a datetime must say its time zone, this one does not", path)
+        raise WireError("a datetime must say its time zone, this one does not")
     return value.astimezone(UTC).isoformat()
 
 
-def _json(value: Any, path: Path) -> Any:
-    """Return a JSON value that shares nothing with this one."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return _int(value, path)
-    if isinstance(value, float):
-        return _float(value, path)
-    if isinstance(value, dict):
-        return {_key(key, path): _json(item, (*path, key)) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(item, (*path, index)) for index, item in enumerate(value)]
-    return _refuse("JSON", value, path)
+def _to_datetime(text: str) -> datetime:
+    if (moment := datetime.fromisoformat(text)).tzinfo is not UTC:
+        raise ValueError
+    return moment
 
 
-def _key(key: Any, path: Path) -> str:
+def _json(value: Any, level: int, left: list[int]) -> Any:
+    """Return JSON, also for what stands for it: tuples, and what is of classes of one's own."""
+    for kind, step in _JSON_STEPS:
+        if isinstance(value, kind):
+            return step(value, level, left)
+    return value if value is None else _refuse("JSON", value)
+
+
+def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise WireError(f"keys must be str, one is {kind_of(key)}", path)
+        raise WireError(f"keys must be str, one is {kind_of(key)}")
     return str.__str__(key)
 
 
-_NONE = _of("None", type(None), _same)
-_BOOL = _of("bool", bool, _same)
-_TEXT = _of("str", str, str.__str__)
+def _same(value: Any, level: int = 0, left: Any = None) -> Any:
+    return value
+
+
+def _plain(kind: type, step: _Step) -> _Shape:
+    return _Shape("None" if kind is types.NoneType else kind.__name__, step, step, frozenset((kind,)))
+
+
+_TEXT = frozenset((str,))
+_NONE = _plain(types.NoneType, _of("None", types.NoneType, _same))
+_BASE64 = _of("bytes", bytes, lambda value: base64.b64encode(value).decode())
 _SCALARS: dict[Any, _Shape] = {
-    type(None): _Shape("None", _NONE, _NONE),
-    None: _Shape("None", _NONE, _NONE),
-    bool: _Shape("bool", _BOOL, _BOOL),
-    int: _Shape("int", _int, _int),
-    float: _Shape("float", _float, _float),
-    str: _Shape("str", _TEXT, _TEXT),
-    bytes: _Shape(
-        "bytes",
-        _of("bytes", bytes, lambda value: base64.b64encode(value).decode()),
-        lambda tree, path: base64.b64decode(_TEXT(tree, path), validate=True),
-    ),
-    datetime: _Shape("datetime", _datetime, lambda tree, path: datetime.fromisoformat(_TEXT(tree, path))),
-    JsonValue: _Shape("JSON", _json, _json),
+    types.NoneType: _NONE,
+    None: _NONE,
+    bool: _plain(bool, _of("bool", bool, _same)),
+    int: _plain(int, _int),
+    float: _plain(float, _float),
+    str: _plain(str, _of("str", str, str.__str__)),
+    bytes: _Shape("bytes", _BASE64, _of("bytes", str, lambda text: base64.b64decode(text, validate=True))),
+    datetime: _Shape("datetime", _of("datetime", datetime, _from_datetime), _of("datetime", str, _to_datetime)),
+    JsonValue: _Shape("JSON", _json, _same, frozenset((types.NoneType, bool, int, float, str))),
 }
+_UNTAGGED = {"None", "bool", "int", "float", "str"}  # JSON tells them apart by itself
 
 
 def _literal(choices: tuple[Any, ...]) -> _Shape:
     name = f"one of {', '.join(map(repr, choices))}"
 
-    def is_same(choice: Any, value: Any) -> bool:
-        return bool(choice == value) and isinstance(value, bool) == isinstance(choice, bool)
-
-    def encode(value: Any, path: Path) -> Any:
+    def chosen(value: Any, level: int, left: list[int]) -> Any:
         for choice in choices:
-            if is_same(choice, value):
-                return _json(choice, path)
-        if isinstance(value, str | int):
-            raise WireError(f"expected {name}, found {value!r:.80}", path)
-        return _refuse(name, value, path)
+            if choice == value and isinstance(value, bool) == isinstance(choice, bool):
+                return choice
+        if isinstance(value, (str, int)):
+            raise WireError(f"expected {name}, found {value!r:.80}")
+        return _refuse(name, value)
 
-    return _Shape(name, encode, lambda tree, path: next(choice for choice in choices if is_same(choice, tree)))
-
-
-# --- values with parts ------------------------------------------------------------------------------------
+    return _Shape(name, lambda value, level, left: _json(chosen(value, level, left), level, left), chosen)
 
 
-def _sequence(name: str, shapes_of: Callable[[Any], list[_Shape]], make: Callable[[Iterator[Any]], Any]) -> _Shape:
-    """Values in order, of as many shapes as `shapes_of` gives for them. A list and a tuple may stand for each other."""
+def _container(name: str, kind: Any, shapes: list[_Shape], size: int | None = None) -> _Shape:
+    """Values by text, or in order: `size` of one shape each, or any number of one. A tuple may stand for a list."""
+    is_dict, kinds = kind is dict, dict if kind is dict else (list, tuple)
 
-    def encode(value: Any, path: Path) -> list[Any]:
-        if not isinstance(value, list | tuple) or len(value) != len(shapes := shapes_of(value)):
-            _refuse(name, value, path)
-        return [shape.encode(one, (*path, i)) for i, (shape, one) in enumerate(zip(shapes, value, strict=True))]
+    plain = shapes[0].plain if size is None else _TEXT
 
-    def decode(tree: Any, path: Path) -> Any:
-        pairs = enumerate(zip(shapes_of(tree), tree, strict=True))
-        return make(shape.decode(one, (*path, i)) for i, (shape, one) in pairs)
+    def through(steps: list[_Step], make: Callable[[Any], Any]) -> _Step:
+        def step(value: Any, level: int, left: list[int]) -> Any:
+            if not value and size is None and type(value) is kind:
+                return value  # as most are
+            if not isinstance(value, kinds) or (size is not None and size != len(value)):
+                _refuse(name, value)
+            is_text = not is_dict or _TEXT.issuperset(map(type, value))
+            items: Any = value.values() if isinstance(value, dict) else value
+            if is_text and size is None and (steps[0] is _same or plain.issuperset(map(type, items))):
+                _change(value, (), (), level, left)
+                return make(value)
+            keys: Any = [*map(_key, value)] if is_dict else range(len(value))
+            values: list[Any] = [*items]
+            todo: Iterable[tuple[int, _Step]] = enumerate(steps)
+            if size is None:
+                todo = ((at, steps[0]) for at, item in enumerate(items) if type(item) not in plain)
+            _change(values, todo, keys, level, left)
+            return dict(zip(keys, values, strict=True)) if is_dict else make(values)
 
-    return _Shape(name, encode, decode)
+        return step
+
+    encode = through([one.encode for one in shapes], _same)
+    return _Shape(name, encode, through([one.decode for one in shapes], tuple if kind is tuple else _same))
 
 
-def _list(item: _Shape, make: Callable[[Iterator[Any]], Any]) -> _Shape:
-    return _sequence(f"a list of {item.name}", lambda value: [item] * len(value), make)
+def _todo(shapes: list[_Shape], steps: list[_Step]) -> Callable[[tuple[type, ...]], list[tuple[int, _Step]]]:
+    """Return what says which values need their step, by the types of all."""
+    return lru_cache(64)(
+        lambda kinds: [(at, steps[at]) for at, kind in enumerate(kinds) if kind not in shapes[at].plain]
+    )
 
 
-def _dict(item: _Shape) -> _Shape:
-    """Values of one shape by text."""
-    name = f"a dict of {item.name}"
-
-    def encode(value: Any, path: Path) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            _refuse(name, value, path)
-        return {_key(key, path): item.encode(one, (*path, key)) for key, one in value.items()}
-
-    return _Shape(name, encode, lambda tree, path: {key: item.decode(one, (*path, key)) for key, one in tree.items()})
+_JSON_DICT = _container("a dict of JSON", dict, [_SCALARS[JsonValue]])
+_JSON_STEPS: list[tuple[Any, _Step]] = [(dict, _JSON_DICT.encode)]
+_JSON_STEPS += [((list, tuple), _container("a list of JSON", list, [_SCALARS[JsonValue]]).encode)]
+_JSON_STEPS += [(kind, _SCALARS[kind].encode) for kind in (bool, str, int, float)]
 
 
 def _union(members: tuple[Any, ...]) -> _Shape:
-    """One of several shapes, sent with its name."""
+    """One of several shapes, sent with its name unless JSON tells them apart; None is always null."""
     # What takes more than its own kind comes last: a float takes an int, and JSON takes all of both.
     ordered = sorted(members, key=lambda m: (m is JsonValue, m is float))
     shapes = [_shape(m) for m in ordered if typing.get_origin(m) is not AsyncIterator]  # a stream is no value
@@ -220,64 +296,131 @@ def _union(members: tuple[Any, ...]) -> _Shape:
         raise WireError(f"{' | '.join(shape.name for shape in shapes)} cannot be told apart")
     *most, last = by_name
     name = f"{', '.join(most)} or {last}" if most else last
+    own = [shape for shape in shapes if shape is not _NONE] or shapes
+    is_tagged = len(own) > 1 and not by_name.keys() <= _UNTAGGED
+    all_plain = frozenset[type]().union(*(shape.plain for shape in shapes))
+    plain = all_plain & _NONE.plain if is_tagged else all_plain
 
-    def encode(value: Any, path: Path) -> list[Any]:
+    def encode(value: Any, level: int, left: list[int]) -> Any:
+        if type(value) in plain:
+            return value
         faults = []
-        for member, shape in by_name.items():
+        for shape in shapes:
             try:
-                return [member, shape.encode(value, path)]
+                tree = shape.encode(value, level + is_tagged, left)
             except WireError as error:
-                if error.path == path and not isinstance(error, _WrongKind):
+                if isinstance(error, _TooLarge) or not (error.path or isinstance(error, _WrongKind)):
                     raise  # it is of that kind, and cannot be sent
                 faults.append(error)
+            else:
+                return [shape.name, tree] if is_tagged and tree is not None else tree
         deepest = max(faults, key=lambda fault: len(fault.path))
-        if deepest.path != path:  # it is of that kind, but for something in it
+        if deepest.path:  # it is of that kind, but for something in it
             raise deepest
-        return _refuse(name, value, path)
+        return _refuse(name, value)
 
-    def decode(tree: Any, path: Path) -> Any:
-        member, inner = tree
-        return by_name[member].decode(inner, path)
+    def decode(tree: Any, level: int, left: list[int]) -> Any:
+        if type(tree) in plain:
+            return tree
+        if not is_tagged:
+            return (encode if len(own) > 1 else own[0].decode)(tree, level, left)
+        if type(tree) is not list or len(tree) != 2 or type(tree[0]) is not str or tree[0] not in by_name:
+            _refuse(f"the name and the value of {name}", tree)
+        return by_name[tree[0]].decode(tree[1], level + 1, left)
 
-    return _Shape(name, encode, decode)
-
-
-@cache
-def _fields(model: type[BaseModel]) -> dict[str, _Shape]:
-    model.model_rebuild()
-    return {name: _shape(info.annotation) for name, info in model.model_fields.items()}
+    return _Shape(name, encode, decode, plain)
 
 
 @cache
 def _model(model: type[BaseModel]) -> _Shape:
-    """A frozen model, sent as its fields, the names of those that were set, and its unknown keys."""
-    own, fields_of = model.__name__, partial(_fields, model)
+    """A frozen model, sent as its fields in order, a number whose bits say which were set, and its unknown keys."""
+    own, names, put = model.__name__, tuple(model.model_fields), object.__setattr__
+    bits = {name: 1 << at for at, name in enumerate(names)}
+    is_open = model.model_config.get("extra") == "allow"
 
-    def encode(value: Any, path: Path) -> list[Any]:
+    @cache  # with the first value: a model may be a part of itself
+    def parts() -> Any:
+        model.model_rebuild()
+        shapes = [_shape(info.annotation) for info in model.model_fields.values()]
+        encode, decode = [one.encode for one in shapes], [one.decode for one in shapes]
+        return _todo(shapes, encode), _todo(shapes, decode), _validator(model)
+
+    @lru_cache(64)
+    def named(given: str) -> list[str]:
+        return [name for name, bit in bits.items() if bit & int(given, 16)]
+
+    def encode(value: Any, level: int, left: list[int]) -> list[Any]:
         if type(value) is not model:
-            _refuse(own, value, path)
-        held, fields = vars(value), fields_of()
-        for name in fields.keys() ^ held.keys():  # `model_copy(update=…)` checks nothing
-            raise WireError(f"this {own} lacks {name}" if name in fields else f"a {own} has no {name}", path)
-        tree = {name: shape.encode(held[name], (*path, name)) for name, shape in fields.items()}
-        return [tree, sorted(value.model_fields_set), _json(value.model_extra or {}, path)]
+            _refuse(own, value)
+        held, extra, given = vars(value), value.__pydantic_extra__, 0
+        if tuple(held) != names:
+            for name in bits.keys() ^ held.keys():  # `model_copy(update=…)` checks nothing
+                raise WireError(f"this {own} lacks {name}" if name in names else f"a {own} has no {name}")
+            held = {name: held[name] for name in names}
+        values = [*held.values()]
+        _change(values, parts()[0](tuple(map(type, values))), names, level, left)
+        for name in value.__pydantic_fields_set__:
+            given |= bits.get(name, 0)
+        values.append(hex(given))
+        values.append(_JSON_DICT.encode(extra, level + 1, left) if extra else None)
+        return values
 
-    def decode(tree: Any, path: Path) -> Any:
-        fields, given, extra = tree
-        values = {name: fields_of()[name].decode(item, (*path, name)) for name, item in fields.items()}
+    def decode(tree: Any, level: int, left: list[int]) -> Any:
+        if type(tree) is not list or len(tree) != len(names) + 2:
+            _refuse(f"the fields of a {own}", tree)
+        extra, given, (_, todo, validate) = tree.pop() or {}, set(named(tree.pop())), parts()
+        _change(tree, todo(tuple(map(type, tree))), names, level, left)
+        held = dict(zip(names, tree))  # noqa: B905 (as many, and twice as quick)
+        if extra:
+            given |= extra.keys()
+            if not is_open or not held.keys().isdisjoint(extra):
+                raise WireError(f"a {own} has no such unknown keys: {', '.join(extra):.80}")
         try:
-            made = model.model_validate({**extra, **values}, by_name=True, by_alias=False)
+            made = validate(held, extra)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            raise WireError(f"no valid {own}: {first['msg']}", (*path, *first["loc"])) from None
-        object.__setattr__(made, "__pydantic_fields_set__", {*given} & values.keys())
+            raise WireError(f"no valid {own}: {first['msg']}", first["loc"]) from None
+        if made is held:
+            made = model.__new__(model)
+            put(made, "__dict__", held)
+            put(made, "__pydantic_extra__", extra if is_open else None)
+            put(made, "__pydantic_private__", None)
+        put(made, "__pydantic_fields_set__", given)
         return made
 
     return _Shape(own, encode, decode)
 
 
+def _validator(model: type[BaseModel]) -> Callable[[Any, Any], Any]:
+    """Return what validates what more than types is asked of fields; of a model with code of its own, what makes it."""
+    code, fields = model.__pydantic_decorators__, model.model_fields.items()
+    validators = (code.validators, code.field_validators, code.root_validators, code.model_validators)
+    hooks = (model.__pydantic_post_init__, model.__pydantic_custom_init__, model.__private_attributes__)
+    if any((*validators, *hooks, *(key.startswith("str_") for key in model.model_config))):
+        return lambda held, extra: model.model_validate({**extra, **held}, by_name=True, by_alias=False)
+    asked = {
+        name: Annotated[i.annotation, "", *i.metadata] for name, i in fields if i.metadata or _is_asked(i.annotation)
+    }
+    if not asked:
+        return _same
+    check = TypeAdapter(TypedDict(model.__name__, asked)).validate_python  # type: ignore[operator]
+    return lambda held, extra: (held.update(check(held)), held)[1]
+
+
+def _is_asked(annotation: Any) -> bool:
+    """Return whether more than its type is asked of a value, or of a part of it."""
+    return typing.get_origin(annotation) is Annotated or any(map(_is_asked, typing.get_args(annotation)))
+
+
 def _shape(annotation: Any) -> _Shape:
     """Return the shape of an annotation. Raises `WireError` for what is no wire type."""
+    try:
+        return _known_shape(annotation)
+    except TypeError:  # it has a part without a hash
+        return _new_shape(annotation)
+
+
+def _new_shape(annotation: Any) -> _Shape:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is None and annotation in _SCALARS:
         return _SCALARS[annotation]
@@ -287,18 +430,21 @@ def _shape(annotation: Any) -> _Shape:
         return _literal(arguments)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments)
-    if origin is list:
-        return _list(_shape(arguments[0]), list)
-    if origin is tuple and arguments[-1] is Ellipsis:
-        return _list(_shape(arguments[0]), tuple)
+    if origin is list or (origin is tuple and arguments[-1:] == (Ellipsis,)):
+        item = _shape(arguments[0])
+        return _container(f"a list of {item.name}", origin, [item])
     if origin is tuple:
-        shapes = [_shape(one) for one in arguments]
-        return _sequence(f"a tuple of {len(shapes)} values", lambda value: shapes, tuple)
+        return _container(f"a tuple of {len(arguments)} values", tuple, [*map(_shape, arguments)], len(arguments))
     if origin is dict and str in (arguments[0], *typing.get_args(arguments[0])[:1]):
-        return _dict(_shape(arguments[1]))
+        item = _shape(arguments[1])
+        return _container(f"a dict of {item.name}", dict, [item])
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
-        members, own = annotation, annotation.__name__  # sent by name
-        return _Shape(own, _of(own, members, lambda member: member.name), lambda tree, path: members[tree])
+        own, members = annotation.__name__, annotation.__members__  # sent by name
+        encode = _of(own, annotation, lambda member: member.name)
+        return _Shape(own, encode, _of(own, str, members.__getitem__))
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return _model(annotation)
     raise WireError(f"{annotation!r} is no wire type")
+
+
+_known_shape = lru_cache(4096)(_new_shape)

@@ -9,14 +9,14 @@ import string
 import typing
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pytest
 from documentation.platform import interfaces
 from helpers.repetition import Failures, repetitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from tavern_host.contracts.calls import CallContext, system_call
 from tavern_host.contracts.errors import ErrorInfo
@@ -29,6 +29,7 @@ from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.wire import Model, WireError
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
+from tavern_host.runtime import codec
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.storage import values
 from tavern_host.storage.values import decode_loose, encode_loose
@@ -49,6 +50,26 @@ class Part(Model):
     when: datetime | None = None
     parts: dict[str, list[Part]] = Field(default_factory=dict)
     mode: Literal["a", "b", 1] = "a"
+
+
+class Same(Model):
+    """A model with a field of another."""
+
+    number: int = 0
+
+
+class Checked(Model):
+    """A model that asks more than types of its fields, and of all of them."""
+
+    names: list[Annotated[str, Field(max_length=3)]] = Field(default_factory=list)
+    least: int = 0
+    most: int = 0
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.least > self.most:
+            raise ValueError("the least is more than the most")
+        return self
 
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -99,7 +120,9 @@ def test_json_comes_back_as_it_was(value: Any) -> None:
         (True, bool),
         (-(2**63), int),
         (0.1, float),
-        ("\ud800 ünï\0", str),
+        ("ünï\0 NaN Infinity 1e999 99999999999999999999", str),
+        ({"a": 1e300, "b": -0.0}, JsonValue),
+        ((Same(number=1), Part(number=1)), tuple[Part | Same, Part | Same]),
         (bytes(range(256)), bytes),
         (NOW, datetime),
         (RunStatus.RUNNING, RunStatus),
@@ -129,7 +152,9 @@ def test_a_value_comes_back_as_it_was(value: Any, annotation: Any) -> None:
 def test_decoded_models_know_which_fields_were_set() -> None:
     document = {"name": "Tale", "mood": "gloomy", "nodes": [{"id": "n", "type": "core:Text", "width": 3}]}
     workflow = Workflow.model_validate(document)
-    assert round_trip(workflow, Workflow).model_dump(mode="json", exclude_unset=True) == document
+    back = round_trip(workflow, Workflow)
+    assert back.model_dump(mode="json", exclude_unset=True) == document
+    assert back.model_fields_set == workflow.model_fields_set
     item = SettingItem(key="a", type="json", label="A", default_value=None)
     assert round_trip(item, SettingItem).has_default
     assert not round_trip(SettingItem(key="a", type="json", label="A"), SettingItem).has_default
@@ -163,6 +188,7 @@ def test_every_method_of_every_service_can_be_sent() -> None:
 # --- what does not cross ----------------------------------------------------------------------------------
 
 
+HALF = "the text holds half of a surrogate pair"
 LONG_INT, INFINITE = "an int must have at most 64 bits, this one has", "a number must be finite, this one is"
 STRING = DataFlowType.STRING
 FOUND = "expected SlotDefinition, found tavern_host.contracts.workflows.InterfaceSlot"
@@ -195,6 +221,13 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (Veto.model_construct(), Veto, "this Veto lacks reason"),
     (Part().model_copy(update={"ratio": -1.0}), Part, ".ratio: no valid Part: Input should be greater"),
     (InterfaceSlot(data_flow_type=STRING, key="a"), SlotDefinition, FOUND),
+    ({"a": ["\ud800"]}, JsonValue, f".a[0]: {HALF}"),
+    ({"a\ud800": 1}, JsonValue, f"['a\\ud800']: {HALF}"),
+    (Part(names=("a", "\udfff")), Part | Same, f".names[1]: {HALF}"),
+    ([{"a": 2**63}, 2**63], JsonValue, f"[0].a: {LONG_INT} 65"),
+    (datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), datetime, "expected datetime, found datetime."),
+    (Checked(least=0).model_copy(update={"least": 3}), Checked, "no valid Checked: Value error, the least is more"),
+    (Part().model_copy(update={"parts": {"a": [Same()]}}), Part, ".parts.a[0]: expected Part, found "),
     (1, set[int], "set[int] is no wire type"),
     (1, Any, "typing.Any is no wire type"),
     (1, dict[int, int], "dict[int, int] is no wire type"),
@@ -220,7 +253,8 @@ def test_errors_in_unions_name_the_right_member() -> None:
 @pytest.fixture
 def few_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a value hold fewer values, so that the limit is reached soon."""
-    monkeypatch.setattr(values, "MAX_VALUES", 200_000)
+    for module in (codec, values):
+        monkeypatch.setattr(module, "MAX_VALUES", 50_000)
 
 
 def endless_values() -> tuple[Any, Any, Any]:
@@ -238,10 +272,39 @@ def endless_values() -> tuple[Any, Any, Any]:
 
 @pytest.mark.usefixtures("few_values")
 def test_endless_values_are_refused() -> None:
-    told = ("values, or contains itself", "values, or contains itself", "nested too deeply")
+    told = (r"\.me\[0\]: .*values, or contains itself", "values, or contains itself", r"\.me\[0\].*nested too deeply")
     for value, message in zip(endless_values(), told, strict=True):
         with pytest.raises(WireError, match=message):
-            encode(value, JsonValue)
+            encode({"me": value}, JsonValue)
+    with pytest.raises(WireError, match="values, or contains itself"):
+        encode([1] * 50_001, list[int])
+
+
+HOSTILE: list[tuple[bytes, Any]] = [
+    *(
+        (data, JsonValue)
+        for data in (b"1e999", b"[-1E+0400]", b"[9223372036854775808]", b'"\\ud800"', b"NaN", b"[" * 5000)
+    ),
+    *((data, float) for data in (b"true", b'"1"', b"1" + b"0" * 400)),
+    *((data, datetime) for data in (b'"2026-01-01T00:00:00"', b'"2026-01-01T00:00:00+08:00"', b"0")),
+    *((data, Same) for data in (b"{}", b"[1]", b'["1","0x1",null]', b'[1,"0x1",{"more":1}]', b"[1,1,null]")),
+    *((data, Part | Same) for data in (b'[1,"0x1",null]', b'["Other",[1,"0x1",null]]', b'["Same",null]', b"[[],1]")),
+    *((data, RunStatus) for data in (b'"running"', b'"mro"', b"1")),
+    *((data, Literal["a", 1]) for data in (b'"b"', b"true", b"[]")),
+    *((data, tuple[int, str]) for data in (b"[1]", b'["a",1]', b'[1,"a",2]', b"{}")),
+    (b'[["abcd"],0,0,"0x1",null]', Checked),
+    (b'[[],2,1,"0x7",null]', Checked),
+    (b'["n","t","0x0",{"id":"m"}]', InterfaceSlot),
+]
+
+
+def test_hostile_bytes_build_nothing_but_what_is_declared() -> None:
+    with Failures() as failures:
+        for data, annotation in HOSTILE:
+            with failures.row((data, annotation)), pytest.raises(WireError):
+                decode(data, annotation)
+    assert decode(b'[1,"0xffff",null]', Same).model_fields_set == {"number"}
+    assert decode(b'{"a":1,"a":2}', JsonValue) == {"a": 2}
 
 
 KINDS = (Answer, Part, ErrorInfo, RunStatus, list[int], tuple[int, str], dict[str, bytes], datetime, bytes)
