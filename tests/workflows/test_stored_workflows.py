@@ -295,14 +295,19 @@ REFUSED = [
     *((name, "a name in it is empty") for name in ("/etc/passwd", "a//b", "a/", "/")),
     *((name, "a name in it begins or ends with a dot") for name in (".hidden", "..", "end ", " x", "a/../b", "a./b")),
     *((name, "it has 201 bytes, at most 200 are allowed") for name in ("x" * 201, "长" * 67)),
-    *(("\ud800", "it is not Unicode"), ("/".join("a" * 21), "it has more than 20 parts")),
+    *(
+        ("\ud800", "(it|half of a surrogate pair, which) is not Unicode"),
+        ("/".join("a" * 21), "it has more than 20 parts"),
+    ),
 ]
 
 
 async def test_an_id_is_a_file_name(bench: Bench) -> None:
     before = sorted(bench.host.project.root.rglob("*"))
     for identifier, reason in REFUSED:
-        with pytest.raises(InvalidInput, match=f"cannot be the id of a workflow: {reason}"):
+        with pytest.raises(
+            InvalidInput, match=f"(cannot be the id of a workflow: |no wire value: the text holds ){reason}"
+        ):
             await bench.manager.save(identifier, Workflow())
     assert sorted(bench.host.project.root.rglob("*")) == before
     for identifier in ("a", "长" * 66, "with space", "dots.in.it", "a/b/c", "x" * 200):
