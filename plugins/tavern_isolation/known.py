@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from tavern_host.contracts.services import ServiceInterface
+from tavern_host.hooks.catalogue import Catalogue
 
 
 class Known:
@@ -36,3 +37,11 @@ def _resolved(reference: str) -> Any:
 def reference_of(value: Any) -> str:
     """Return `module:name` of a function or class."""
     return f"{value.__module__}:{value.__qualname__}"
+
+
+def references(catalogue: Catalogue) -> tuple[dict[str, str], dict[str, str]]:
+    """Return by name where the interface of each service and the specification of each hook can be imported. What
+    third parties publish, whose names have a dot, only this process knows."""
+    services = {name: reference_of(one) for name, one in catalogue.interfaces.items() if "." not in name}
+    hooks = [name for name, info in catalogue.hooks.items() if not (info.caller or "").startswith("plugin:")]
+    return services, {name: reference_of(catalogue.spec(name)) for name in hooks}

@@ -15,9 +15,9 @@ import contextlib
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure, Recursion, ServiceUnavailable
 from tavern_host.runtime.codec import decode_error, encode_error
@@ -43,6 +43,7 @@ from tavern_isolation.frames import (
     split,
     text,
 )
+from tavern_isolation.in_flight import Asked, Served, Stream
 
 Serve = Callable[[str, Message], Awaitable["Message | AsyncIterator[Message]"]]
 """Carries out a call by name; the answer is a message or a stream of them."""
@@ -51,8 +52,6 @@ MAX_CALLS: Final = 1_000
 """Calls of one side in flight."""
 MAX_NESTED: Final = 16
 """How deep calls to and fro may be in each other."""
-WINDOW: Final = 16
-"""Items of a stream that may be on their way before its reader asks for more."""
 MAX_WAITING: Final = MAX_MESSAGE
 """Bytes that may wait to be sent before callers wait, too."""
 GRACE: Final = 2.0
@@ -78,8 +77,8 @@ class Link(asyncio.BufferedProtocol):
         self._base = copy_context()
         self._transport: asyncio.Transport | None = None
         self._reason = ""
-        self._asked: dict[int, _Asked] = {}
-        self._served: dict[int, _Served] = {}
+        self._asked: dict[int, Asked] = {}
+        self._served: dict[int, Served] = {}
         self._last = 0
         self._outgoing: deque[bytes | memoryview] = deque()
         self._waiting = 0
@@ -132,7 +131,7 @@ class Link(asyncio.BufferedProtocol):
             raise ServiceUnavailable(f"{MAX_CALLS} calls are in flight; try again when some have ended")
         link, parent, depth = _serving.get()
         self._last = number = self._last % 0xFFFF_FFFF + 1
-        asked = _Asked(number, self._loop.create_future(), copy_context(), depth)
+        asked = Asked(number, self._loop.create_future(), copy_context(), depth)
         self._send(CALL, number, parent if link is self else 0, (name.encode(), *parts))
         self._asked[number] = asked
         try:
@@ -143,7 +142,7 @@ class Link(asyncio.BufferedProtocol):
             raise
         return answer
 
-    async def _cancel(self, asked: _Asked) -> None:
+    async def _cancel(self, asked: Asked) -> None:
         """Have a call cancelled that nobody waits for any more, and give it a moment to end."""
         if asked.number not in self._asked:
             return
@@ -153,7 +152,7 @@ class Link(asyncio.BufferedProtocol):
 
     # --- serving ---------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, served: _Served, name: str, parts: Message, depth: int) -> None:
+    async def _carry_out(self, served: Served, name: str, parts: Message, depth: int) -> None:
         number = served.number
         _serving.set((self, number, depth))
         answer: Message | AsyncIterator[Message] = ()
@@ -178,7 +177,7 @@ class Link(asyncio.BufferedProtocol):
                 with contextlib.suppress(Exception):
                     await answer.aclose()
 
-    def _carried_out(self, served: _Served, task: asyncio.Task[None]) -> None:
+    def _carried_out(self, served: Served, task: asyncio.Task[None]) -> None:
         self._served.pop(served.number, None)
         if not served.is_answered:
             self._send(CANCELLED, served.number, 0, ())
@@ -283,7 +282,7 @@ class Link(asyncio.BufferedProtocol):
         if depth > MAX_NESTED:
             self._send_error(number, Recursion(f"calls to and from {self._peer} are {MAX_NESTED} deep in each other"))
             return
-        served = self._served[number] = _Served(number)
+        served = self._served[number] = Served(number)
         served.task = self._loop.create_task(self._carry_out(served, name, parts, depth), context=context)
         served.task.add_done_callback(partial(self._carried_out, served))
 
@@ -300,20 +299,12 @@ class Link(asyncio.BufferedProtocol):
         elif kind in (REPLY, STREAM, END) and (kind == END) is (asked.stream is None):
             raise Malformed("an answer within a stream, or the end of none")
         elif kind == STREAM:
-            asked.stream = Stream(self, asked)
+            asked.stream = Stream(partial(self._send, CREDIT, number, 0, ()), partial(self._cancel, asked))
             asked.settle(asked.stream)
         else:
             error = None if kind in (REPLY, END) else _error(kind, parts)  # before it counts as answered
             del self._asked[number]
             asked.end(parts if kind == REPLY else None, error)
-
-    def ask_for_more(self, number: int) -> None:
-        """Let the other side send half a window more of a stream's items."""
-        self._send(CREDIT, number, 0, ())
-
-    async def stop(self, asked: _Asked) -> None:
-        """End a stream before its end."""
-        await self._cancel(asked)
 
     # --- the end ---------------------------------------------------------------------------------------------
 
@@ -348,114 +339,6 @@ class Link(asyncio.BufferedProtocol):
         for one in asked.values():
             one.end(None, PluginEnded(reason))
         self._ended(reason)
-
-
-class Stream:
-    """A stream of messages from the other side: an iterator with one reader, and `aclose`."""
-
-    def __init__(self, link: Link, asked: _Asked) -> None:
-        self._link = link
-        self._asked = asked
-        self._items: deque[Message] = deque()
-        self._taken = 0
-        self._end: BaseException | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    def arrived(self, parts: Message) -> None:
-        """Keep an item. Raises what ends the link for one that was not asked for."""
-        if len(self._items) + self._taken >= WINDOW:
-            raise Malformed("an item for which nobody asked")
-        self._items.append(parts)
-        self._wake()
-
-    def end(self, error: BaseException | None) -> None:
-        """End the stream after the items that are there."""
-        self._end = self._end or error or StopAsyncIteration()
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        while not self._items:
-            if self._end is not None:
-                raise self._end
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        self._taken += 1
-        if self._taken >= WINDOW // 2:
-            self._taken = 0
-            self._link.ask_for_more(self._asked.number)
-        return self._items.popleft()
-
-    async def aclose(self) -> None:
-        """End the stream on the other side, and give that a moment."""
-        self._items.clear()
-        self.end(None)
-        await self._link.stop(self._asked)
-
-
-class _Asked:
-    """A call that was made here. `over` is set by whoever waits for the end of one that was cancelled."""
-
-    __slots__ = ("answer", "context", "depth", "number", "over", "stream")
-
-    def __init__(self, number: int, answer: asyncio.Future[Any], context: Context, depth: int) -> None:
-        self.number = number
-        self.depth = depth
-        self.answer = answer
-        self.context = context
-        self.stream: Stream | None = None
-        self.over: asyncio.Future[None] | None = None
-
-    def settle(self, answer: Message | Stream | None, error: BaseException | None = None) -> None:
-        """Give the caller its answer, if it still waits."""
-        if self.answer.done():
-            return
-        if error is not None:
-            self.answer.set_exception(error)
-        else:
-            self.answer.set_result(answer)
-
-    def end(self, answer: Message | None, error: BaseException | None) -> None:
-        """Note that the other side is done with the call."""
-        if self.stream is not None:
-            self.stream.end(error)
-        else:
-            self.settle(answer, error)
-        if self.over is not None and not self.over.done():
-            self.over.set_result(None)
-
-
-class _Served:
-    """A call that is carried out here."""
-
-    __slots__ = ("_credit", "_more", "is_answered", "number", "task")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.is_answered = False
-        self.task: asyncio.Task[None]
-        self._credit = WINDOW
-        self._more: asyncio.Event | None = None
-
-    async def may_send(self) -> None:
-        """Wait until the reader wants an item."""
-        while self._credit == 0:
-            self._more = self._more or asyncio.Event()
-            self._more.clear()
-            await self._more.wait()
-        self._credit -= 1
-
-    def add_credit(self) -> None:
-        """Allow half a window more, never more than a window."""
-        self._credit = min(self._credit + WINDOW // 2, WINDOW)
-        if self._more is not None:
-            self._more.set()
 
 
 def _error(kind: int, parts: Message) -> BaseException:

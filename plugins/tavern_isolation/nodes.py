@@ -15,7 +15,7 @@ from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDe
 from tavern_host.contracts.wire import WireError
 from tavern_host.runtime.codec import encode
 from tavern_isolation.frames import Message
-from tavern_isolation.link import Stream
+from tavern_isolation.in_flight import Stream
 from tavern_isolation.supervisor import Supervisor
 from tavern_isolation.typed import LOOSE, Lent, read, write
 

@@ -169,7 +169,7 @@ class Requests:
     def settings(self) -> SettingsState:
         """Return the plugin's settings as they are now."""
         settings = self._context.settings
-        keys = settings.keys()  # type: ignore[attr-defined]
+        keys = settings.keys  # type: ignore[attr-defined]
         return SettingsState(
             revision=settings.revision,
             digest=settings.digest,

@@ -33,7 +33,7 @@ from tavern_host.runtime.source import PluginSource
 from tavern_isolation.child_process import ChildProcess
 from tavern_isolation.frames import Message
 from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
-from tavern_isolation.known import reference_of
+from tavern_isolation.known import reference_of, references
 from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.requests import Requests
@@ -98,7 +98,7 @@ class IsolatedRuntime(InProcessRuntime):
 
     def _hello(self) -> Hello:
         source, context = self._source, self._context
-        services, hooks = self._catalogue.references()
+        services, hooks = references(self._catalogue)
         return Hello(
             plugin=source.name,
             module=source.module,

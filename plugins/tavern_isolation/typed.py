@@ -21,7 +21,8 @@ from tavern_host.contracts.wire import WireError
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.storage.values import decode_loose, encode_loose
 from tavern_isolation.frames import Message
-from tavern_isolation.link import Link, Stream
+from tavern_isolation.in_flight import Stream
+from tavern_isolation.link import Link
 
 Head = dict[str, Any]
 """What a message begins with, as JSON."""

@@ -83,17 +83,6 @@ class Catalogue:
                 self._specs[spec.__name__], self._hooks[spec.__name__] = spec, spec.__tavern_hook__
         return self._all_hooks
 
-    def references(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return by name where the interface of each service and the specification of each hook can be imported, as
-        `module:name`; of what third parties publish only this process knows."""
-        interfaces = {
-            name: one if isinstance(one, str) else f"{one.__module__}:{one.__qualname__}"
-            for name, one in self._interfaces.data.items()
-            if "." not in name
-        }
-        ours = [name for name, info in self.hooks.items() if not (info.caller or "").startswith("plugin:")]
-        return interfaces, {name: f"{self.spec(name).__module__}:{name}" for name in ours}
-
     def hooks_with(self, plugin: str, published: Published) -> dict[str, HookInfo]:
         """Return all hooks, those that a plugin is about to publish included."""
         own = {name: _info(plugin, function) for name, function in published.hooks.items()}

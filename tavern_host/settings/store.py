@@ -266,6 +266,7 @@ class PluginSettings:
         self.plugin = manifest.name
         self._prefix = prefix_of(manifest.name)
         self._manifest = manifest
+        self.keys = [item.key.removeprefix(self._prefix) for item in manifest.config_options]  # those declared
         self._store: SettingsStore | None = store
         self._revision = -1
         self._resolved = Resolved()
@@ -276,10 +277,6 @@ class PluginSettings:
         """Return a copy of the value in force."""
         layers = self._layers(key)
         return _copy(next(reversed(layers.values()))) if layers else default
-
-    def keys(self) -> list[str]:
-        """Return the keys that the manifest declares, without their prefix."""
-        return [option.key.removeprefix(self._prefix) for option in self._manifest.config_options or ()]
 
     def origin(self, key: str) -> str:
         """Return the layer that the value in force comes from."""

@@ -26,7 +26,8 @@ from tavern_host.contracts.errors import (
 from tavern_isolation import frames
 from tavern_isolation import link as module
 from tavern_isolation.frames import Message
-from tavern_isolation.link import Link, Stream
+from tavern_isolation.in_flight import WINDOW, Stream
+from tavern_isolation.link import Link
 
 HEADER = struct.Struct("!IBHII")
 CALL, CANCEL, REPLY, STREAM, ITEM, END = 1, 2, 4, 7, 8, 9
@@ -199,7 +200,7 @@ async def test_a_stream_waits_for_its_reader(sides: tuple[Side, Side]) -> None:
     stream = await host.link.call("count", b"1000")
     assert isinstance(stream, Stream)
     await host.link.call("echo")
-    assert child.given <= module.WINDOW + 1
+    assert child.given <= WINDOW + 1
     assert [int(item) async for (item,) in stream] == list(range(1000))
     assert (child.closed, host.link.in_flight) == (1, 0)
 
@@ -269,7 +270,7 @@ ANSWERS = {
     "an error without parts": frame(5, 1),
     "a stream twice": frame(STREAM, 1) + frame(STREAM, 1),
     "an answer within a stream": frame(STREAM, 1) + frame(REPLY, 1, b"x"),
-    "items that nobody asked for": frame(STREAM, 1) + frame(ITEM, 1, b"x") * (module.WINDOW + 1),
+    "items that nobody asked for": frame(STREAM, 1) + frame(ITEM, 1, b"x") * (WINDOW + 1),
 }
 
 
