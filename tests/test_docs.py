@@ -40,7 +40,7 @@ from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.settings import ControlType, SettingItem, SettingsChange
-from tavern_host.plugins.permissions import asked
+from tavern_host.plugins.permissions import Publishers, asked
 from tavern_host.server.app import make_app
 from tavern_host.testing import fixtures
 from tavern_llm.api.llm import LlmAdapterInfo, LlmRequest, LlmResponse
@@ -239,7 +239,7 @@ def test_every_other_name_of_a_hook_asks_for_what_the_page_says() -> None:
         manifest = Manifest.model_validate(
             {"name": "acme", "displayName": "Acme", "version": "1.0.0", "permissions": {"hooks": hooks}}
         )
-        wanted, problems = asked(manifest)
+        wanted, problems = asked(manifest, publishers=Publishers({}))
         assert ([p.name for p in wanted], problems) == ([row["means"].strip("`")], [])
 
 

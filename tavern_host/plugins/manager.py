@@ -19,6 +19,7 @@ from tavern_host.plugins.discovery import Sources, discover
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.lifecycle import Lifecycle
 from tavern_host.plugins.ordering import dependency_problems, load_order
+from tavern_host.plugins.permissions import Publishers
 from tavern_host.plugins.record import LoadedPlugin, Record, log_failure, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import Problems, Report
@@ -122,11 +123,11 @@ class Manager:
     def _review(self, records: Iterable[Record], codes: Mapping[str, Code]) -> None:
         """Decide on these records, and on what that means for those that require them."""
         grants, disabled = self.grants.read(), self.switches.load().disabled
-        manifests = self.report.manifests()
+        publishers = Publishers(self.report.manifests())
         for record in records:
             name = record.name
             is_disabled = name in disabled
-            self.review.decide(record, grants.get(name), codes.get(name), disabled=is_disabled, others=manifests)
+            self.review.decide(record, grants.get(name), codes.get(name), disabled=is_disabled, publishers=publishers)
             if record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
                 self._keep_load(record, record.problems)
         self._refuse_dependents(may_stay=True)

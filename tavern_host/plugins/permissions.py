@@ -7,6 +7,8 @@ only while everything that it asks for is granted: `add` by declaring it, the re
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from tavern_host.contracts.manifest import CLIENT_HOOKS, Manifest, Publishes
@@ -32,12 +34,19 @@ Known = dict[str, tuple[Level, str]]
 """Permissions by name, each with its level and one sentence of what it allows."""
 
 
-def platform(manifests: Iterable[Manifest]) -> Publishes:
-    """Return what first-party plugins publish: whatever has no plugin's name before it."""
-    published = [manifest.publishes for manifest in manifests]
-    services = [one for each in published for one in each.services if not one.is_prefixed]
-    hooks = [one for each in published for one in each.hooks if not one.is_prefixed]
-    return Publishes.construct(services=services, hooks=hooks)
+@dataclass(frozen=True)
+class Publishers:
+    """All plugins by name, for what they publish."""
+
+    manifests: Mapping[str, Manifest]
+
+    @cached_property
+    def platform(self) -> Publishes:
+        """What first-party plugins publish: whatever has no plugin's name before it."""
+        published = [manifest.publishes for manifest in self.manifests.values()]
+        services = [one for each in published for one in each.services if not one.is_prefixed]
+        hooks = [one for each in published for one in each.hooks if not one.is_prefixed]
+        return Publishes.construct(services=services, hooks=hooks)
 
 
 def hook_permissions(of: Publishes) -> Known:
@@ -64,7 +73,7 @@ def service_permissions(of: Publishes) -> Known:
 def all_permissions(manifests: Mapping[str, Manifest]) -> list[PermissionInfo]:
     """Return every permission that any manifest can name, where these are all plugins; not event patterns, code and
     front ends."""
-    of = platform(manifests.values())
+    of = Publishers(manifests).platform
     known: Known = {**hook_permissions(of)}
     for kind, level, sentence in UI_LEVELS:
         parts = OUTLETS if kind == "inject" else COMPONENTS
@@ -80,17 +89,16 @@ def asked(
     *,
     code_hash: str | None = None,
     undecided: bool = False,
-    others: Mapping[str, Manifest] | None = None,
+    publishers: Publishers,
     places: Places = NOWHERE,
 ) -> tuple[list[PermissionInfo], list[Problem]]:
     """Return what a plugin asks for, and every permission in its manifest that does not exist.
 
     `code_hash` is given for a folder plugin with code or a front end: its content is part of what is reviewed. An
     `undecided` plugin asks to be imported at all.
-    `others` are the manifests of all plugins by name: what they publish can be asked for as well. `places` says
-    where in its file each permission stands.
+    What the `publishers` publish can be asked for as well. `places` says where in its file each permission stands.
     """
-    return _Asking(manifest, others or {}, places).everything(code_hash, undecided=undecided)
+    return _Asking(manifest, publishers, places).everything(code_hash, undecided=undecided)
 
 
 _EVERYTHING: tuple[Level, str] = ("override", "Do anything with any service.")
@@ -103,10 +111,10 @@ def _override(service: str) -> tuple[Level, str]:
 class _Asking:
     """Reads one manifest; what it asks for is looked up among the host's permissions and those published."""
 
-    def __init__(self, manifest: Manifest, others: Mapping[str, Manifest], places: Places) -> None:
+    def __init__(self, manifest: Manifest, publishers: Publishers, places: Places) -> None:
         self._manifest = manifest
-        self._others = others
-        self._platform = platform(others.values())
+        self._others = publishers.manifests
+        self._platform = publishers.platform
         self._places = places
         self._wanted: list[PermissionInfo] = []
         self._problems: list[Problem] = []

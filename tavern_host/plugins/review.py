@@ -18,7 +18,7 @@ from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
 from tavern_host.plugins.grants import Grant
-from tavern_host.plugins.permissions import CODE, IMPORT, Trust, asked, decide
+from tavern_host.plugins.permissions import CODE, IMPORT, Publishers, Trust, asked, decide
 from tavern_host.plugins.record import Record
 
 Code = Mapping[str, bytes] | Problem | None
@@ -66,7 +66,7 @@ class Review:
         return {record.name: _code(record) for record in records}
 
     def decide(
-        self, record: Record, grant: Grant | None, code: Code, *, disabled: bool, others: Mapping[str, Manifest]
+        self, record: Record, grant: Grant | None, code: Code, *, disabled: bool, publishers: Publishers
     ) -> None:
         """Set a record's permissions, its state, and why it may not be loaded where it may not."""
         manifest = record.manifest
@@ -80,7 +80,7 @@ class Review:
         record.code_hash = f"sha256:{content_hash(code)}" if code else None
         undecided = record.undecided and not record.first_party
         wanted, problems = asked(
-            manifest, code_hash=record.code_hash, undecided=undecided, others=others, places=record.places
+            manifest, code_hash=record.code_hash, undecided=undecided, publishers=publishers, places=record.places
         )
         problems += [*_namespace_problems(record, manifest), *record.faults]
         record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))

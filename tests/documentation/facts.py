@@ -123,10 +123,12 @@ def all_permissions() -> dict[str, PermissionInfo]:
             "frontend": {"vanilla": {"entry": "index.js"}},
         }
     )
-    wanted, problems = permissions.asked(greedy, code_hash=CODE_HASH, others=platform.manifests())
+    wanted, problems = permissions.asked(greedy, code_hash=CODE_HASH, publishers=platform.publishers())
     assert not problems, problems
     panels = manifest.Frontend.model_validate({"mode": "sandbox", "vanilla": {"entry": "index.js"}})
-    wanted += permissions.asked(greedy.model_copy(update={"frontend": panels}), others=platform.manifests())[0][-1:]
+    wanted += permissions.asked(greedy.model_copy(update={"frontend": panels}), publishers=platform.publishers())[0][
+        -1:
+    ]
     return {permission.name: permission for permission in wanted}
 
 

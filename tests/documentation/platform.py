@@ -49,9 +49,14 @@ def interfaces() -> dict[str, type[ServiceInterface]]:
     return {name: found for name, found in catalogue().interfaces.items() if "." not in name}
 
 
+def publishers() -> permissions.Publishers:
+    """Return the first-party plugins, for what they publish."""
+    return permissions.Publishers(manifests())
+
+
 def service_permissions() -> dict[str, tuple[Level, str]]:
     """Return each `services.use` permission with its level and one sentence of what it allows."""
-    return permissions.service_permissions(permissions.platform(manifests().values()))
+    return permissions.service_permissions(publishers().platform)
 
 
 def all_permissions() -> list[permissions.PermissionInfo]:

@@ -211,7 +211,7 @@ def _manifest(folder: Path, text: str) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.touch()
     manifest, problems, _ = read_manifest(inner)
-    problems = [*problems, *asked(manifest, others=platform.manifests())[1]]
+    problems = [*problems, *asked(manifest, publishers=platform.publishers())[1]]
     if problems:
         raise Wrong("\n".join(map(str, problems)))
 
