@@ -145,28 +145,41 @@ class UserPattern:
         except MemoryError:
             raise InvalidInput(f"{self._name} needs too much memory on this text") from None
 
-    def replaced(self, text: str, replacement: Replacement, allowance: Allowance, who: str) -> str:
-        """Return `text` with its matches replaced. Raises `OutOfTime`, and `InvalidInput` naming `who` where the
-        text is or grows too long."""
+    def matches(self, text: str, allowance: Allowance, who: str) -> Iterator[regex.Match[str]]:
+        """Yield all matches, as JavaScript does: after an empty one it looks behind the next character. Raises
+        `OutOfTime`, and `InvalidInput` naming `who` where the text is too long, or needs too much memory."""
         check_searchable(text, who)
-        pieces: list[str] = []
-        end = length = 0
+        at: int | None = 0
         try:
-            for match in self.compiled.finditer(str(text), timeout=allowance.left()):
-                allowance.left()
-                pieces.append(text[end : match.start()])
-                length += len(pieces[-1])
-                for piece in replacement.of(match):
-                    pieces.append(piece)
-                    length += len(piece)
-                    bounded(length, MAX_TEXT, f"{who}: {self._name}", "characters")
-                end = match.end()
-                if not self.every:
-                    break
+            while at is not None:
+                found, at, empty_at = self.compiled.finditer(str(text), at, timeout=allowance.left()), None, -1
+                for match in found:
+                    allowance.left()
+                    if match.start() == empty_at:  # where the library looks for more than nothing
+                        at = empty_at + 1
+                        break
+                    yield match
+                    empty_at = match.end() if match.start() == match.end() else -1
         except TimeoutError:
             raise OutOfTime from None
         except MemoryError:
             raise InvalidInput(f"{who}: {self._name} needs too much memory on this text") from None
+
+    def replaced(self, text: str, replacement: Replacement, allowance: Allowance, who: str) -> str:
+        """Return `text` with its matches replaced. Raises `OutOfTime`, and `InvalidInput` naming `who` where the
+        text is or grows too long."""
+        pieces: list[str] = []
+        end = length = 0
+        for match in self.matches(text, allowance, who):
+            pieces.append(text[end : match.start()])
+            length += len(pieces[-1])
+            for piece in replacement.of(match):
+                pieces.append(piece)
+                length += len(piece)
+                bounded(length, MAX_TEXT, f"{who}: {self._name}", "characters")
+            end = match.end()
+            if not self.every:
+                break
         return "".join([*pieces, text[end:]])
 
     def replacement(self, template: str, trim: tuple[str, ...] = ()) -> Replacement:

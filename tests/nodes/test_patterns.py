@@ -21,7 +21,8 @@ def replaced(pattern: str, text: str, by: str = "!", flags: str = "g") -> str:
 
 MEANINGS: list[tuple[str, str, str, str]] = [
     ("a", "", "aa", "!a"), ("a", "g", "aa", "!!"), ("A", "gi", "aa", "!!"), ("x*", "g", "abc", "!a!b!c!"),
-    ("a*", "g", "baac", "!b!!c!"), (".", "g", "a\nb\u2028c", "!\n!\u2028!"), (".", "gs", "a\nb", "!!!"),
+    ("a*", "g", "baac", "!b!!c!"), ("a*?", "g", "baa", "!b!a!a!"), ("|a", "g", "ab", "!a!b!"),
+    ("a??(b|)", "g", "aab", "!a!a!!"), (".", "g", "a\nb\u2028c", "!\n!\u2028!"), (".", "gs", "a\nb", "!!!"),
     ("^b$", "g", "a\nb", "a\nb"), ("^b$", "gm", "a\nb\rb", "a\n!\r!"), ("b$", "g", "ab\n", "ab\n"),
     (r"\d", "g", "1٣", "!٣"), (r"\w+", "g", "héllo", "!é!"), (r"\bw", "g", "中w", "中!"),
     (r"\B-", "g", "a-b --", "a-b !!"), (r"\s", "g", "a\u00a0\ufeffb\x1c", "a!!b\x1c"),

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 from tavern_host import InvalidInput, Slot, node
 from tavern_nodes.jsregex import PatternError
-from tavern_nodes.patterns import OutOfTime, UserPattern, check_searchable, compile_pattern, split_literal, within
+from tavern_nodes.patterns import UserPattern, compile_pattern, split_literal, within
 from tavern_nodes.values import MAX_ITEMS, MAX_TEXT, bounded, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import regex
+    from collections.abc import Callable
 
     from tavern_nodes.patterns import Allowance
 
@@ -46,7 +44,7 @@ async def regex_match(text: TextIn, pattern: PatternIn) -> PatternMatch:
     """Look for the first place in a text that a pattern matches."""
 
     def work(found: UserPattern, allowance: Allowance) -> PatternMatch:
-        for match in _matches(found, text, allowance, "RegexMatch"):
+        for match in found.matches(text, allowance, "RegexMatch"):
             return {
                 "matched": True,
                 "match": match[0],
@@ -74,7 +72,7 @@ async def regex_extract(
         wanted = _group(found, group.strip() or "0")
         texts: list[str | None] = []
         size = 0
-        for match in _matches(found, text, allowance, "RegexExtract"):
+        for match in found.matches(text, allowance, "RegexExtract"):
             texts.append(match[wanted])
             size += len(texts[-1] or "")
             bounded(size, MAX_TEXT, "RegexExtract", "characters")
@@ -115,19 +113,6 @@ async def _search(work: Callable[[UserPattern, Allowance], T], pattern: str, who
         return work(found, allowance)
 
     return await within(whole, who)
-
-
-def _matches(pattern: UserPattern, text: str, allowance: Allowance, who: str) -> Iterator[regex.Match[str]]:
-    """Yield the matches, one by one. Raises `OutOfTime`, and `InvalidInput` for a text that is too long."""
-    check_searchable(text, who)
-    try:
-        for match in pattern.compiled.finditer(text, timeout=allowance.left()):
-            allowance.left()
-            yield match
-    except TimeoutError:
-        raise OutOfTime from None
-    except MemoryError:
-        raise InvalidInput(f"{who}: the pattern {shorten(pattern.source)!r} needs too much memory") from None
 
 
 def _group(pattern: UserPattern, name: str) -> int | str:
