@@ -134,7 +134,7 @@ class WarmPool:
             return None
         while self._waiting:
             warm = self._waiting.pop(0)
-            if warm.is_usable:
+            if warm.is_usable and warm.kind == self._kind:
                 return warm
             await warm.close()
         return None

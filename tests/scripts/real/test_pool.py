@@ -319,13 +319,12 @@ def test_early_limits_and_variables_make_the_shape(tmp_path: Path) -> None:
 
 async def test_the_pool_turns_to_what_is_run_now(rooms: Rooms) -> None:
     await rooms.warmed()
-    other = limits(processes=12)
+    code = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    other = rooms.launch(code, limits=limits(files=100))
 
-    for _ in range(3):
-        await rooms.run(rooms.launch("pass", limits=other))
     async with asyncio.timeout(60):
-        while rooms.pool.used == 0:
-            assert (await rooms.run(rooms.launch("print(1)", limits=other))).stdout == b"1\n"
+        while rooms.pool.used == 0 or rooms.pool.shape != shape_of(other):
+            assert (await rooms.run(other)).stdout == b"100\n", "it ran in what waited with other limits"
             await asyncio.sleep(0.05)
 
 
