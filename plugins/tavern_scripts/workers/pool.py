@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 
@@ -26,9 +25,6 @@ _REST = 30.0
 
 _HABIT = 3
 """After how many scripts of another shape in a row the pool turns to that."""
-
-_BEFORE_NEXT = 0.05
-"""How many seconds a script has the machine for itself before the next interpreter is started, if it takes longer."""
 
 _AFTERWARDS = 0.02
 """How many seconds pass after a script, which its result needs to get to its caller."""
@@ -55,7 +51,6 @@ class WarmPool:
         self._spent: list[WarmInterpreter] = []
         self._kind: tuple[ScriptBackend, LaunchShape] | None = None
         self._others = 0
-        self._active = 0
         self._last = 0.0
         self._resting_until = 0.0
         self._changed = asyncio.Event()
@@ -79,7 +74,6 @@ class WarmPool:
     ) -> AsyncGenerator[SandboxOutput, None]:
         """Run a program as `backend.run(launch, stdin)` does."""
         warm = await self._take(backend, launch)
-        self._active += 1
         try:
             if warm is not None:
                 async with contextlib.aclosing(self._use(warm, launch, stdin)) as outputs:
@@ -91,7 +85,6 @@ class WarmPool:
                 async for output in outputs:
                     yield output
         finally:
-            self._active -= 1
             self._changed.set()
 
     async def close(self) -> None:
@@ -157,21 +150,11 @@ class WarmPool:
             resting = self._resting_until - clock.monotonic()
             is_missing = len(self._waiting) < self._wanted()
             if is_missing and resting <= 0:
-                if await self._is_quiet():
-                    await self._start()
+                await self._start()
                 continue
             pause = [idle, *(warm.since + idle - clock.monotonic() for warm in self._waiting)]
             await self._change(min([*pause, resting] if is_missing else pause))
         await self._throw_away(0)
-
-    async def _is_quiet(self) -> bool:
-        """Return whether starting an interpreter now takes nothing from scripts that run; wait a moment for it.
-
-        A burst of scripts is quicker without: an interpreter that waits takes more to start than one that does not.
-        """
-        if self._active > 0:
-            await self._change(_BEFORE_NEXT)
-        return self._active < max(2, os.cpu_count() or 1)
 
     async def _change(self, seconds: float) -> None:
         """Wait until a script begins or ends, for so many seconds at most."""
