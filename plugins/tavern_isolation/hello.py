@@ -1,4 +1,4 @@
-"""What a child is told when it begins, and what it answers: one model for each."""
+"""The first messages of a link: what a child needs to begin, and what it answers; one model for each."""
 
 from __future__ import annotations
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Protocol
 
+from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.services import ServiceInterface
-from tavern_host.hooks.catalogue import Catalogue
+
+
+class Catalogue(Protocol):
+    """What the host knows of services and hooks."""
+
+    interfaces: Mapping[str, type[ServiceInterface]]
+
+    @property
+    def hooks(self) -> Mapping[str, HookInfo]:
+        """Every hook by name."""
+
+    def spec(self, hook: str) -> Callable[..., Any]:
+        """Return the function that specifies a hook."""
 
 
 class Known:

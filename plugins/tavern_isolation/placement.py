@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tavern_host.context import PluginContext
-from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.source import PluginSource
+from tavern_isolation.known import Catalogue
 from tavern_isolation.runtime import IsolatedRuntime
 
 

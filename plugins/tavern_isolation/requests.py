@@ -16,10 +16,10 @@ from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenie
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.nodes import NodeProgress, Report
 from tavern_host.contracts.services import interface_methods
-from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.codec import decode, encode
 from tavern_isolation.frames import Message
 from tavern_isolation.hello import BLOB_CALLS, INVOKE, SettingsState
+from tavern_isolation.known import Catalogue
 from tavern_isolation.link import Link
 from tavern_isolation.typed import READ, Head, Lent, Typed, typed
 

@@ -23,7 +23,6 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.wire import Model
-from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import signature_without_self
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.described import schema_of
@@ -33,7 +32,7 @@ from tavern_host.runtime.source import PluginSource
 from tavern_isolation.child_process import ChildProcess
 from tavern_isolation.frames import Message
 from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
-from tavern_isolation.known import reference_of, references
+from tavern_isolation.known import Catalogue, reference_of, references
 from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.requests import Requests

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
+from tavern_host.common.event_types import check_permitted
 from tavern_host.common.proxies import ProxySettings, proxy_for, proxy_variables
 from tavern_host.context import HookResult, PluginContext, Project
 from tavern_host.contracts.calls import CallContext
@@ -20,7 +21,7 @@ from tavern_host.contracts.errors import Forbidden, PermissionDenied, one_line
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import Problem
-from tavern_host.events.bus import WAITING, BusSubscription, EventBus, check_permitted
+from tavern_host.events.bus import WAITING, BusSubscription, EventBus
 from tavern_host.hooks.catalogue import owner
 from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
 from tavern_host.runtime.deadline import contained

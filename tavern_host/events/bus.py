@@ -1,7 +1,7 @@
 """The event bus: numbered events, a bounded buffer of the newest, and bounded subscriptions that report gaps.
 
 Publishing never blocks and may happen on any thread; subscribers live on the host's event loop. Callers decide who may
-publish and read what, by `covers` and `is_own`.
+publish and read what, by `common.event_types`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from datetime import datetime
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import JsonValue
 
 from tavern_host import clock
-from tavern_host.contracts.errors import InvalidInput, PermissionDenied, TavernError, describe
+from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.events.payloads import copied_object
 
 KEPT = 4096
@@ -359,31 +358,6 @@ class BusSubscription:
     def _end(self) -> None:
         self._closed = True
         self._ready.set()
-
-
-def covers(granted: Iterable[str], wanted: str) -> bool:
-    """Return whether one granted type or pattern matches each type that `wanted`, a type or pattern, matches."""
-    if not isinstance(wanted, str):
-        return False
-    plain = str.__str__(wanted)
-    start = plain.removesuffix("*")
-    return any(g == plain or (g.endswith("*") and start.startswith(g[:-1])) for g in granted)
-
-
-def check_permitted(
-    plugin: str, permissions: EventPermissions, what: Literal["publish", "subscribe"], type: str
-) -> None:
-    """Raise `PermissionDenied` for a type or pattern that a plugin may not publish or subscribe to."""
-    if is_own(plugin, type) or covers(getattr(permissions, what), type):
-        return
-    own = f"its own types begin with {plugin!r} and a dot"
-    message = f"{plugin} may not {what} {type} events: add {type!r} to permissions.events.{what} ({own})"
-    raise PermissionDenied(message, plugin=plugin, permission=f"events.{what}:{type}")
-
-
-def is_own(plugin: str, wanted: str) -> bool:
-    """Return whether a type, or each type that a pattern matches, is the plugin's own: its name and a dot first."""
-    return isinstance(wanted, str) and str.startswith(wanted, f"{plugin}.")
 
 
 def _checked(type: str, plugin: str | None, *, is_pattern: bool = False) -> str:

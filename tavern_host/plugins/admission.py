@@ -18,7 +18,7 @@ from tavern_host.plugins.record import LoadedPlugin, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.ui import declaration_problems
 from tavern_host.runtime.boundary import Boundary
-from tavern_host.services.interface_check import interface_problems
+from tavern_host.runtime.interface_check import interface_problems
 from tavern_host.services.registry import ServiceRegistry
 
 RESERVED_COMMANDS = frozenset({"plugins", "serve", "init", "why", "config", "settings", "audit"})

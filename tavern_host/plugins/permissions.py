@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from tavern_host.common.event_types import is_own
 from tavern_host.contracts.manifest import CLIENT_HOOKS, Manifest, Publishes
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import ALL_SERVICES, Level, interface_methods
 from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS, UI_LEVELS, outlet_base
-from tavern_host.events.bus import is_own
 from tavern_host.hooks.catalogue import INTERFACES
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.grants import Grant

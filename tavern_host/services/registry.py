@@ -28,10 +28,10 @@ from tavern_host.contracts.services import (
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.in_flight import InFlight
+from tavern_host.runtime.interface_check import same_shape
 from tavern_host.runtime.issued import passed_on
 from tavern_host.runtime.json_calls import JsonCall
 from tavern_host.services.calls import Provider, implementation
-from tavern_host.services.interface_check import same_shape
 from tavern_host.services.views import ViewHandle
 
 T = TypeVar("T")

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from plugin_maker import context_of, contextual, host_with
 from pydantic import ValidationError
 
+from tavern_host.common.event_types import covers, is_own
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.events import bus as events
-from tavern_host.events.bus import THIN_AT, BusSubscription, EventBus, covers, is_own
+from tavern_host.events.bus import THIN_AT, BusSubscription, EventBus
 
 
 @pytest.fixture

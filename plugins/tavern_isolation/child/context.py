@@ -239,7 +239,7 @@ def make_context(
     """Return the context of the plugin of this process."""
     from functools import partial
 
-    from tavern_host.events.bus import check_permitted
+    from tavern_host.common.event_types import check_permitted
 
     http = ChildHttp(hello.proxies)
     when_unloaded("http-session", "client", http.close)

@@ -27,9 +27,9 @@ from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.deadline import contained
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.installed import is_published
+from tavern_host.runtime.interface_check import interface_problems
 from tavern_host.runtime.source import Entry, PluginSource
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.services.interface_check import interface_problems
 from tavern_isolation.child.context import HostState, make_context
 from tavern_isolation.child.nodes import Nodes
 from tavern_isolation.child.outside import LogToHost
