@@ -19,7 +19,7 @@ from benchmarks.pages import write_figures
 
 NAMES = (
     *("kernel", "engine", "tools", "scripts", "agents", "memory", "server", "studio", "assistant"),
-    *("faults", "trust", "soak", "badclients", "reach"),
+    *("faults", "trust", "soak", "badclients", "reach", "isolation"),
 )
 
 Figures = dict[str, Callable[[], list[Result]]]

@@ -35,12 +35,18 @@ LOOSE: Any = object()
 """In the place of an annotation: any value of an edge, as its kind says itself (`storage.values`)."""
 
 
+_BYTES = b"\0"
+"""What stands before a value of an edge that is bytes, which are sent as they are; JSON cannot begin so."""
+
+
 def write(value: Any, annotation: Any) -> bytes:
     """Return a value as bytes. Raises `WireError`."""
     if annotation is bytes and type(value) is bytes:
         return value
     if annotation is not LOOSE:
         return encode(value, annotation)
+    if type(value) is bytes:
+        return _BYTES + value
     data, kept = encode_loose(value)
     if kept:
         what = type(kept[0])
@@ -57,6 +63,8 @@ def read(data: bytes, annotation: Any) -> Any:
         return data
     if annotation is not LOOSE:
         return decode(data, annotation)
+    if data.startswith(_BYTES):
+        return data[1:]
     try:
         return decode_loose(data, [])
     except Exception as error:  # bytes that `write` did not make may lead to any

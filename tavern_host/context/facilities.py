@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
 from tavern_host.common.event_types import check_permitted
@@ -49,7 +49,6 @@ class PluginEvents:
         self._ledger = ledger
         self._in_flight = in_flight
         self.permissions = permissions
-        self._check = partial(check_permitted, self._plugin, permissions)
         self._may_publish = lru_cache(partial(self._check, "publish"))  # of plain texts, as the bus asks for them
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
@@ -73,6 +72,9 @@ class PluginEvents:
         subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=True)
         subscription.on_close = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
         return subscription
+
+    def _check(self, what: Literal["publish", "subscribe"], type: str) -> None:
+        check_permitted(self._plugin, self.permissions, what, type)
 
 
 class PluginTasks:

@@ -101,7 +101,7 @@ def test_a_test_says_what_is_in_its_host(author: Author) -> None:
             async with make_host() as host:
                 assert host.plugin("acme-greeter").state == "needs-review"
 
-        @pytest.mark.parametrize("placement", ["in-process", "loopback"])
+        @pytest.mark.parametrize("placement", ["in-process", "loopback", "process"])
         async def test_the_same_project_again(make_host, placement, tavern_project):
             for _ in range(2):
                 async with make_host(placement=placement, settings={}) as host:
@@ -134,7 +134,7 @@ def test_wrong_markers_keywords_and_plugins_are_explained(author: Author, pytest
         "'acme_greeter'": "the marker tavern takes keywords, such as plugins=[[]…], and nothing else",
         "plugins='acme_greeter'": "the marker tavern: plugins is a list, such as plugins=[[]'acme_greeter'[]]",
         "plugins=['acme']": "*/acme is no plugin: it has no plugin.yaml; give the folder that has it",
-        "placement='elsewhere'": "*in-process or loopback, not 'elsewhere'*",
+        "placement='elsewhere'": "*in-process, loopback or process, not 'elsewhere'*",
     }
     tests = [f"@pytest.mark.tavern({m})\nasync def test_{n}(host): pass\n" for n, m in enumerate(markers)]
     tests.append("@pytest.mark.in_process_only\ndef test_reason(): pass\n")

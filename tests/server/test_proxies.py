@@ -30,6 +30,8 @@ OWN_CLIENTS = {
     "plugins/tavern_scripts/network/proxy.py": "what scripts reach, unless that is through the proxy",
     "plugins/tavern_scripts/network/upstream.py": "what scripts reach through the proxy",
     "plugins/tavern_operations/handing_over.py": "the server of this machine",
+    "plugins/tavern_isolation/child/outside.py": "the session of a plugin in its own process",
+    "plugins/tavern_isolation/link.py": "one end of a pair of sockets",
 }
 """Which files make connections, and to what."""
 CLIENT = re.compile(r"ClientSession\(|AsyncClient\(|open_connection\(|create_connection\(|urlopen\(|HTTPS?Connection\(")

@@ -1,0 +1,263 @@
+"""What a plugin in a process of its own costs: calls of it, hooks, nodes, streams, large values, its start.
+
+The floor is one byte there and back over a pair of sockets to another asyncio process, or what the figure names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Result, compare_awaited, compare_once
+from tavern_host import Host
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.workflows import Workflow
+from tavern_host.projects import Folders
+
+_CODE = """
+from collections.abc import AsyncIterator
+from tavern_host import *
+from tavern_llm.api.llm import *
+
+@hookimpl
+async def tavern_before_execute(request, call, context):
+    return None
+
+@hookimpl
+def tavern_register_llm_adapters():
+    return [LlmAdapterInfo(name="still", handler=f"{__name__}:Still", network=False)]
+
+class Still:
+    def __init__(self, options, context):
+        pass
+
+    async def complete(self, request, call):
+        return LlmResponse(text="", model="")
+
+    async def list_models(self, call):
+        return []
+"""
+_NODES = """
+from collections.abc import AsyncIterator
+from tavern_host import *
+
+@node()
+async def same(text: str) -> str:
+    return text
+
+@node()
+async def raw(data: bytes) -> bytes:
+    return data
+
+@node()
+async def count(text: str) -> AsyncIterator[int]:
+    for number in range(10_000):
+        yield number
+"""
+_MANIFEST = """
+name: acme
+displayName: Acme
+version: 1.0.0
+permissions:
+  hooks: [hook:server:workflow:before-execute, hook:server:llm:register-adapters]
+nodes: {entry: nodes.py}
+"""
+_PONG = """
+import asyncio, socket, sys
+async def main():
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=int(sys.argv[1])), limit=1 << 24)
+    while data := await reader.read(1 << 24):
+        writer.write(data)
+        await writer.drain()
+asyncio.run(main())
+"""
+_BYTES = 50_000_000
+_BARE = "import asyncio, pydantic"
+
+
+class Pong:
+    """Another process that sends back what it gets."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def small(self) -> None:
+        """Send one byte there and back."""
+        self._writer.write(b"x")
+        await self._reader.readexactly(1)
+
+    async def large(self) -> None:
+        """Send many bytes there and back."""
+        data = bytes(_BYTES)
+        back = asyncio.create_task(self._reader.readexactly(_BYTES))
+        self._writer.write(data)
+        await back
+
+
+@asynccontextmanager
+async def _pong() -> AsyncIterator[Pong]:
+    ours, theirs = socket.socketpair()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _PONG, str(theirs.fileno()), pass_fds=(theirs.fileno(),)
+    )
+    theirs.close()
+    reader, writer = await asyncio.open_connection(sock=ours, limit=1 << 24)
+    yield Pong(reader, writer)
+    writer.close()
+    await process.wait()
+
+
+class Acme:
+    """The plugin of a host, and what is measured of it."""
+
+    def __init__(self, host: Host, adapter: Any, nodes: dict[str, Any]) -> None:
+        self._host = host
+        self._adapter = adapter
+        self._nodes = nodes
+        self._call = host.call()
+        words = {"text": "word " * 20}
+        chain = [{"id": f"n{i}", "type": "acme:Same", "inputValues": words} for i in range(50)]
+        edges = [
+            {"id": f"e{i}", "source": f"n{i}", "target": f"n{i + 1}", "sourceHandle": "result", "targetHandle": "text"}
+            for i in range(49)
+        ]
+        self._request = RunRequest(workflow=Workflow.model_validate({"name": "w", "nodes": chain, "edges": edges}))
+
+    @classmethod
+    async def of(cls, host: Host) -> Acme:
+        """Return the plugin of a host that is started."""
+        manager = host._manager
+        (models,) = [
+            one for one in await manager.dispatcher.collect("tavern_register_llm_adapters", {}) if one.plugin == "acme"
+        ]
+        (found,) = [one for one in manager.lifecycle.collected("tavern_register_nodes") if one.plugin == "acme"]
+        nodes = {one.type.rpartition(":")[2]: found.open(one).open({}) for one in found.value}
+        return cls(host, models.open(models.value[0].handler, {}), nodes)
+
+    async def service(self) -> None:
+        """Call a method with next to nothing."""
+        await self._adapter.list_models(self._call)
+
+    async def hook(self) -> None:
+        """Pass a run of 50 nodes through the hook before it."""
+        await self._host._manager.dispatcher.filter("tavern_before_execute", self._request, {"call": self._call})
+
+    async def node(self) -> None:
+        """Run a node once."""
+        await self._nodes["Same"].run({"text": "x"}, None)
+
+    async def nodes(self) -> None:
+        """Run a node 200 times at once."""
+        await asyncio.gather(*(self.node() for _ in range(200)))
+
+    async def large(self) -> None:
+        """Pass many bytes through a node."""
+        await self._nodes["Raw"].run({"data": bytes(_BYTES)}, None)
+
+    async def items(self) -> float:
+        """Return the seconds that one of 10,000 items takes."""
+        began, count = time.perf_counter(), 0
+        async for _ in self._nodes["Count"].stream({"text": "x"}, None):
+            count += 1
+        return (time.perf_counter() - began) / count
+
+
+@asynccontextmanager
+async def _acme(place: Path, placement: Any) -> AsyncIterator[Acme]:
+    root = place / placement
+    plugin = root / "project" / "plugins" / "acme"
+    plugin.mkdir(parents=True)
+    for name, text in (("__init__.py", _CODE), ("nodes.py", _NODES), ("plugin.yaml", _MANIFEST)):
+        (plugin / name).write_text(text)
+    folders = Folders(root / "config", root / "state", root / "data")
+    async with Host(root / "project", folders=folders, trust=["acme"], placement=placement) as host:
+        yield await Acme.of(host)
+
+
+Measure = Callable[[Acme, Acme, Pong], Awaitable[list[Result]]]
+
+
+def _with_all(measure: Measure) -> Callable[[], list[Result]]:
+    async def run() -> list[Result]:
+        with tempfile.TemporaryDirectory() as place:
+            async with (
+                _acme(Path(place), "process") as there,
+                _acme(Path(place), "in-process") as here,
+                _pong() as pong,
+            ):
+                return await measure(there, here, pong)
+
+    return lambda: asyncio.run(run())
+
+
+_PING = "one byte there and back to another process"
+
+
+async def _calls(there: Acme, here: Acme, pong: Pong) -> list[Result]:
+    return [
+        await compare_awaited(
+            "a method of a plugin's object in its process", there.service, pong.small, floor_name=_PING, limit=5
+        ),
+        await compare_awaited("a node run in its process", there.node, pong.small, floor_name=_PING, limit=6),
+        await compare_awaited(
+            "a hook with a run of 50 nodes, in its process", there.hook, here.hook, floor_name="in process", limit=3
+        ),
+        await compare_awaited(
+            "200 node runs at once, in its process", there.nodes, here.nodes, floor_name="in process", limit=8
+        ),
+    ]
+
+
+async def _values(there: Acme, here: Acme, pong: Pong) -> list[Result]:
+    items = sorted([(await there.items(), await here.items()) for _ in range(5)])
+    ours, theirs = items[len(items) // 2]
+    item = Result(
+        "an item of a stream", ours * 1e6, "µs", theirs * 1e6, "in process", ours / theirs, 5, 30, limited="value"
+    )
+    large = "50 MB of bytes into a node and back"
+    return [item, await compare_awaited(large, there.large, pong.large, floor_name="a bare socket pair", limit=1.3)]
+
+
+def start() -> list[Result]:
+    """Return what a child takes until it has loaded a plugin."""
+
+    def ours(times: int) -> float:
+        return asyncio.run(child_ready(times))
+
+    def floor(times: int) -> float:
+        began = time.perf_counter()
+        for _ in range(times):
+            subprocess.run([sys.executable, "-c", _BARE], check=True)
+        return time.perf_counter() - began
+
+    return [
+        compare_once(
+            "a child, until it has loaded a plugin", ours, floor, floor_name="Python with asyncio, pydantic", limit=1.6
+        )
+    ]
+
+
+async def child_ready(times: int) -> float:
+    """Return the seconds that so many children of a plugin take until they are ready."""
+    with tempfile.TemporaryDirectory() as place:
+        async with _acme(Path(place), "process") as acme:
+            child = acme._host._manager.lifecycle.active["acme"].runtime.child  # type: ignore[attr-defined]
+            spent = 0.0
+            for _ in range(times):
+                before, began = child._process, time.perf_counter()
+                await child.start()
+                spent += time.perf_counter() - began
+                await before.stop()
+            return spent
+
+
+FIGURES = {"calls": _with_all(_calls), "values": _with_all(_values), "start": start}
