@@ -50,7 +50,7 @@ async def _view() -> list[Result]:
     catalogue.publish("benchmark", Published(interfaces={"benchmarkEcho": _Echo}))
     registry = ServiceRegistry(catalogue, Boundary(), lambda plugin, permission: True, order={})
     registry.add(Provider("benchmark", "benchmark:Provider", "benchmarkEcho", version=1, instance=instance))
-    views = registry.views("caller", lambda permission: True, first_party=False)
+    views = registry.views(InFlight("caller"), lambda permission: True, first_party=False)
     through_view, direct = views.get("benchmarkEcho").echo, instance.echo
     result = await compare_awaited(
         "a method through a view, awaited",

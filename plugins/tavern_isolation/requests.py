@@ -74,7 +74,9 @@ class Requests:
             raise ValueError(f"a child cannot say {name!r:.80}")
         try:
             taken(parts)
-        except (KeyError, IndexError, TypeError) as error:
+        except TavernError as error:  # it was understood, and may not be
+            self._context.log.error("%s of its process: %s", name, error.message)
+        except (LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"the notice {name} is damaged: {error}") from None
 
     # --- services --------------------------------------------------------------------------------------------
@@ -132,10 +134,7 @@ class Requests:
 
     def _audit(self, parts: Message) -> None:
         said, call = json.loads(parts[0]), decode(parts[1], CallContext | None)
-        try:
-            self._context.audit.record(**said, call=call)
-        except TavernError as error:
-            self._context.log.error("it could not record %s: %s", str(said.get("action"))[:200], error.message)
+        self._context.audit.record(**said, call=call)
 
     async def _audit_written(self, head: Head, parts: Message) -> Message:
         await self._context.audit.written()
@@ -148,8 +147,7 @@ class Requests:
 
     def _report(self, parts: Message) -> None:
         said = json.loads(parts[0])
-        with suppress(TavernError):
-            self._context.hooks.report(str(said["plugin"]), str(said["message"]), **said["details"])
+        self._context.hooks.report(str(said["plugin"]), str(said["message"]), **said["details"])
 
     def _task(self, parts: Message) -> None:
         said = json.loads(parts[0])

@@ -121,7 +121,7 @@ def test_a_test_says_what_is_in_its_host(author: Author) -> None:
                 yield event
         """
     )
-    result.assert_outcomes(passed=8)
+    result.assert_outcomes(passed=9)
 
 
 def test_wrong_markers_keywords_and_plugins_are_explained(author: Author, pytester: pytest.Pytester) -> None:

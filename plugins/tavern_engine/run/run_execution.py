@@ -77,12 +77,12 @@ class RunExecution:
         """The failure that is the run's own."""
         return self._scheduler.error if self._scheduler is not None else None
 
-    async def run(self, services: Services) -> None:
+    async def run(self, services: Services | None = None) -> None:
         """Run the selected nodes, some on the cluster of `services` if there is one; returns when none is left or
         `stop` was called. Cancelling stops too."""
         if self._is_stopped:
             return
-        self._scope.cluster = await _cluster_of(services)
+        self._scope.cluster = None if services is None else await _cluster_of(services)
         scope, level = self._scope, self._bound.plan.level
         scope.events.begin()
         selection = self._selection() if self._disk is None else await self._selection_with_disk(self._disk)
