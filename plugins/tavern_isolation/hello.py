@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.manifest import EventPermissions
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
@@ -85,6 +86,9 @@ class Facts(Model):
 
 INVOKE = {"arguments": dict[str, JsonValue], "call": CallContext, "return": JsonValue}
 """The annotations of a call of a service's method by name."""
+
+EVENTS = {"return": AsyncIterator[Event | Gap]}
+"""The annotations of a subscription to events."""
 
 BLOB_CALLS: dict[str, dict[str, Any]] = {
     "put": {"content": AsyncIterator[bytes], "media_type": str, "holder": str | None, "return": Blob},

@@ -64,7 +64,7 @@ class Stream:
 
 
 class Asked:
-    """A call that was made here. `over` is set by whoever waits for the end of one that was cancelled."""
+    """A call that was made here. `over` is there while somebody waits for the end of one that was cancelled."""
 
     __slots__ = ("answer", "context", "depth", "number", "over", "stream")
 

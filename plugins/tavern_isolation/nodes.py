@@ -10,17 +10,14 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure
+from tavern_host.contracts.errors import PluginEnded, PluginFailure
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
-from tavern_host.contracts.wire import WireError
 from tavern_host.runtime.codec import encode
 from tavern_isolation.frames import Message
 from tavern_isolation.in_flight import Stream
+from tavern_isolation.node_values import Values, packed, unpacked
 from tavern_isolation.supervisor import Supervisor
-from tavern_isolation.typed import LOOSE, Lent, read, write
-
-Values = dict[str, Any]
-"""Values by the key of their slot."""
+from tavern_isolation.typed import LOOSE, Lent, received
 
 _numbers = itertools.count(1)
 
@@ -111,7 +108,7 @@ class _Instance:
             assert isinstance(answer, Stream)
             async with aclosing(answer):
                 async for (data,) in answer:
-                    yield _value(data, self._runner.definition.type)
+                    yield received(data, LOOSE, f"node {self._runner.definition.type}: an item", self._runner.plugin)
 
     async def _ask(self, name: str, run: _Run) -> Message | Stream:
         runner, what = self._runner, self._runner.definition
@@ -160,30 +157,3 @@ class _Run:
     async def __aexit__(self, *error: object) -> None:
         self._reports.pop(self.head.get("report", 0), None)
         self._lending.__exit__(None, None, None)
-
-
-def packed(values: Values, what: str) -> tuple[list[str], list[bytes]]:
-    """Return the keys and the bytes of values. Raises `InvalidInput` for one that cannot cross, with its slot."""
-    parts = []
-    for key, value in values.items():
-        try:
-            parts.append(write(value, LOOSE))
-        except WireError as error:
-            raise InvalidInput(f"node {what}, slot {key}: {error}") from None
-    return list(values), parts
-
-
-def unpacked(parts: Message, what: str) -> Values:
-    """Return the values of a message that `packed` made, whose first part holds the keys. Raises `PluginFailure`."""
-    try:
-        keys = json.loads(parts[0])["keys"]
-        return {str(key): read(part, LOOSE) for key, part in zip(keys, parts[1:], strict=True)}
-    except (ValueError, LookupError, TypeError) as error:
-        raise PluginFailure(f"node {what}: its outputs are no values: {error}") from None
-
-
-def _value(data: bytes, what: str) -> Any:
-    try:
-        return read(data, LOOSE)
-    except ValueError as error:
-        raise PluginFailure(f"node {what}: an item is no value: {error}") from None

@@ -18,7 +18,7 @@ from tavern_host.contracts.nodes import NodeProgress, Report
 from tavern_host.contracts.services import interface_methods
 from tavern_host.runtime.codec import decode, encode
 from tavern_isolation.frames import Message
-from tavern_isolation.hello import BLOB_CALLS, INVOKE, SettingsState
+from tavern_isolation.hello import BLOB_CALLS, EVENTS, INVOKE, SettingsState
 from tavern_isolation.known import Catalogue
 from tavern_isolation.link import Link
 from tavern_isolation.typed import READ, Head, Lent, Typed, typed
@@ -118,7 +118,7 @@ class Requests:
             finally:
                 await subscription.close()
 
-        answer = Typed("events", {"return": AsyncIterator[Event | Gap]}, plugin=self._context.plugin).answer(items())
+        answer = Typed("events", EVENTS, plugin=self._context.plugin).answer(items())
         assert not isinstance(answer, tuple)
         return answer
 

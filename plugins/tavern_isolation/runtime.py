@@ -23,8 +23,7 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.wire import Model
-from tavern_host.runtime.boundary import signature_without_self
-from tavern_host.runtime.codec import decode, encode
+from tavern_host.runtime.codec import encode
 from tavern_host.runtime.described import schema_of
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.installed import is_published
@@ -37,7 +36,7 @@ from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.requests import Requests
 from tavern_isolation.supervisor import Supervisor
-from tavern_isolation.typed import Lent, Typed, typed
+from tavern_isolation.typed import Lent, Typed, received, remote_method, typed, typed_hook
 
 _ON_THREAD = "collect"
 
@@ -56,7 +55,8 @@ class IsolatedRuntime(InProcessRuntime):
         self.child = Supervisor(context, self.requests, self._begin)
         self._loaded: Loaded | None = None
         self._items: dict[str, list[Any]] = {}
-        self._facts = Facts()
+        self._handlers: dict[str, HandlerFacts] = {}
+        self._schemas: dict[str, dict[str, JsonValue]] = {}
         self._described: dict[str, Any] = {}
         self._numbers = itertools.count(1)
 
@@ -71,10 +71,10 @@ class IsolatedRuntime(InProcessRuntime):
         await self.child.start()
         self.requests.follow_settings()
 
-    async def _begin(self, process: ChildProcess, is_first: bool) -> None:
+    async def _begin(self, process: ChildProcess) -> None:
         """Have a new child load the plugin; one that takes the place of another starts it, too."""
         loaded, items = await self._said(process.link)
-        if is_first:
+        if self._loaded is None:
             self._loaded, self._items = loaded, items
             return
         if loaded != self._loaded:
@@ -127,11 +127,7 @@ class IsolatedRuntime(InProcessRuntime):
         return await (await self.child.link()).call(name, json.dumps(head).encode(), *parts)
 
     def _read(self, data: bytes, annotation: Any, what: str) -> Any:
-        try:
-            return decode(data, annotation)
-        except ValueError as error:
-            message = f"{what} of {self.plugin} is no wire value: {error}"
-            raise PluginFailure(message, plugin=self.plugin) from None
+        return received(data, annotation, f"{what} of {self.plugin}", self.plugin)
 
     def collect(self, hook: str) -> list[Any]:
         """Return the descriptors in the module that the manifest names for a hook."""
@@ -158,9 +154,9 @@ class IsolatedRuntime(InProcessRuntime):
         """Return the JSON Schema of a type. Raises `NotFound`."""
         if is_published(reference):
             return schema_of(reference)
-        if reference not in self._facts.schemas:
+        if reference not in self._schemas:
             raise NotFound(f"{self.plugin} has no type {reference}")
-        return dict(self._facts.schemas[reference])
+        return dict(self._schemas[reference])
 
     def handler_problems(self, descriptors: Iterable[Any]) -> dict[str, Problem]:
         """Return why handlers that these descriptors name cannot be reached, by handler."""
@@ -168,14 +164,13 @@ class IsolatedRuntime(InProcessRuntime):
         return {one: problem for one in sorted(handlers) if (problem := self._fact(one).problem) is not None}
 
     def _fact(self, handler: str) -> HandlerFacts:
-        return self._facts.handlers.get(handler) or HandlerFacts()
+        return self._handlers.get(handler) or HandlerFacts()
 
     def _note(self, items: Any, facts: bytes) -> None:
         """Remember descriptors, and what the child said of their handlers."""
         said: Facts = self._read(facts, Facts, "what it says of its handlers")
-        self._facts = Facts(
-            handlers={**self._facts.handlers, **said.handlers}, schemas={**self._facts.schemas, **said.schemas}
-        )
+        self._handlers.update(said.handlers)
+        self._schemas.update(said.schemas)
         for item in items if isinstance(items, list) else ():
             self._described[handler_of(item)] = item
 
@@ -198,12 +193,12 @@ class IsolatedRuntime(InProcessRuntime):
         return call
 
     async def _call_hook(self, link: Link, info: HookImplInfo, arguments: dict[str, Any]) -> Any:
-        crossing = typed(self._catalogue.spec(info.hook), info.hook, self.plugin)
+        crossing = typed_hook(self._catalogue.spec(info.hook), self.plugin)
         policy = self._catalogue.hooks[info.hook].policy
         head = {"hook": info.hook, "function": info.function, "thread": policy == _ON_THREAD}
         with self.lent.during() as lend:
             value, facts = _whole(await link.call("hook", *crossing.message(head, arguments, lend)))
-        result = self._read(value, crossing.hints["return"] | None, info.hook)
+        result = self._read(value, crossing.hints["return"], info.hook)
         self._note(result, facts)
         return result
 
@@ -244,8 +239,6 @@ class IsolatedRuntime(InProcessRuntime):
             "handler": handler,
             "types": types,
             "answer": reference_of(type(descriptor)) if answer is not None else "",
-            "keys": [],
-            "streams": {},
         }
         crossing = Typed(
             f"{handler} of {self.plugin}",
@@ -318,20 +311,7 @@ class _StandIn:
     def _method(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         runtime, head = self._runtime, {**self._head, "name": name}
         crossing = typed(function, f"{head['what']}.{name} of {runtime.plugin}", runtime.plugin)
-        signature = signature_without_self(function)
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = signature.bind(*args, **kwargs).arguments
-            return await crossing.call(await self.open(), runtime.lent, "method", head, arguments)
-
-        async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            arguments = signature.bind(*args, **kwargs).arguments
-            async for item in crossing.stream(await self.open(), runtime.lent, "method", head, arguments):
-                yield item
-
-        method: Any = call if inspect.iscoroutinefunction(function) else stream
-        method.__name__, method.__signature__ = name, signature
-        return method  # type: ignore[no-any-return]
+        return remote_method(crossing, function, runtime.lent, self.open, "method", head)
 
     async def _close(self) -> None:
         if self._generation == self._runtime.child.generation:

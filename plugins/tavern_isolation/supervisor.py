@@ -20,11 +20,11 @@ PERIOD = 300.0
 class Supervisor:
     """One plugin's child. `begin` has a new one load the plugin; `generation` counts them.
 
-    What was open in a child is gone with it: whoever holds something of one compares the generation.
+    What was open in a child is gone with it: holders of something in one compare the generation.
     """
 
     def __init__(
-        self, context: PluginContext, requests: Requests, begin: Callable[[ChildProcess, bool], Awaitable[None]]
+        self, context: PluginContext, requests: Requests, begin: Callable[[ChildProcess], Awaitable[None]]
     ) -> None:
         self._context = context
         self._plugin = context.plugin
@@ -40,10 +40,6 @@ class Supervisor:
     def is_lost(self) -> bool:
         """Whether the child has ended and none took its place yet."""
         return self._process is None or self._process.is_lost
-
-    async def start(self) -> None:
-        """Start the first child. Raises what loading the plugin raises."""
-        await self._start(is_first=True)
 
     async def link(self) -> Link:
         """Return the link to the child, or to another where it ended. Raises `PluginEnded` where that was in
@@ -69,18 +65,19 @@ class Supervisor:
         if recent:
             await asyncio.sleep(recent[-1] + DELAYS[len(recent) - 1] - loop.time())
         try:
-            await self._start(is_first=False)
+            await self.start()
         except Exception as error:
             self._note_end(f"it could not be started again: {error}")
             raise PluginEnded(f"the process of {self._plugin} could not be started again: {error}") from error
         self._context.log.warning("it was started again, as process %d", self._process.pid if self._process else 0)
 
-    async def _start(self, *, is_first: bool) -> None:
+    async def start(self) -> None:
+        """Start a child. Raises what loading the plugin raises."""
         process = await ChildProcess.start(self._plugin, self._requests, self._context.log, self._note_end)
         self.generation += 1
         self._requests.link = process.link
         try:
-            await self._begin(process, is_first)
+            await self._begin(process)
         except BaseException:
             await process.stop()
             raise

@@ -6,6 +6,7 @@ read back from the caller, who keeps it under a number until it is read or the c
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
 import typing
@@ -18,6 +19,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure
 from tavern_host.contracts.wire import WireError
+from tavern_host.runtime.boundary import signature_without_self
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.storage.values import decode_loose, encode_loose
 from tavern_isolation.frames import Message
@@ -171,12 +173,9 @@ class Typed:
                 yield self._read(parts, item)
 
     def _read(self, parts: Message, hint: Any) -> Any:
-        try:
-            (data,) = parts
-            return read(data, hint)
-        except ValueError as error:  # `WireError` is one
-            message = f"{self._what}: its result is no wire value: {error}"
-            raise PluginFailure(message, plugin=self._plugin) from None
+        if len(parts) != 1:
+            raise PluginFailure(f"{self._what}: its result has {len(parts)} parts", plugin=self._plugin)
+        return received(parts[0], hint, f"{self._what}: its result", self._plugin)
 
     def arguments(self, head: Head, parts: Message, link: Link) -> dict[str, Any]:
         """Return the arguments of a call from the other side. Raises `InvalidInput`."""
@@ -199,6 +198,14 @@ class Typed:
         except WireError as error:
             message = f"{self._what}: its result is no wire value: {error}"
             raise PluginFailure(message, plugin=self._plugin) from None
+
+
+def received(data: bytes, annotation: Any, what: str, plugin: str) -> Any:
+    """Return a value that the other side sent. Raises `PluginFailure`."""
+    try:
+        return read(data, annotation)
+    except ValueError as error:  # `WireError` is one
+        raise PluginFailure(f"{what} is no wire value: {error}", plugin=plugin) from None
 
 
 async def sent_items(
@@ -230,6 +237,42 @@ def item_of(annotation: Any) -> Any:
     members = (annotation, *typing.get_args(annotation))
     stream = next((member for member in members if typing.get_origin(member) is AsyncIterator), None)
     return None if stream is None else typing.get_args(stream)[0]
+
+
+def remote_method(
+    crossing: Typed,
+    function: Callable[..., Any],
+    lent: Lent,
+    link: Callable[[], Awaitable[Link]],
+    name: str,
+    head: Head,
+) -> Callable[..., Any]:
+    """Return what is called as the method `function` of a class that both sides know, and asks the other side to do
+    it by the call `name`; `link` returns the link when it is needed."""
+    signature = signature_without_self(function)
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        arguments = signature.bind(*args, **kwargs).arguments
+        return await crossing.call(await link(), lent, name, head, arguments)
+
+    def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        return items(signature.bind(*args, **kwargs).arguments)
+
+    async def items(arguments: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        async with aclosing(crossing.stream(await link(), lent, name, head, arguments)) as found:
+            async for item in found:
+                yield item
+
+    method: Any = call if inspect.iscoroutinefunction(function) else stream
+    method.__name__, method.__signature__ = function.__name__, signature
+    return method  # type: ignore[no-any-return]
+
+
+@cache
+def typed_hook(spec: Callable[..., Any], plugin: str) -> Typed:
+    """Return how an implementation of a hook is called, which may always answer None."""
+    crossing = typed(spec, spec.__name__, plugin)
+    return Typed(spec.__name__, {**crossing.hints, "return": crossing.hints["return"] | None}, plugin=plugin)
 
 
 @cache

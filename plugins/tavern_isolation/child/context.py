@@ -20,7 +20,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tavern_host import clock
 from tavern_host.context import PluginContext, Project
@@ -31,12 +31,9 @@ from tavern_host.contracts.services import ServiceKey
 from tavern_host.runtime.codec import encode
 from tavern_isolation.child.outside import ChildAudit, ChildBlobs, ChildHooks, ChildHttp
 from tavern_isolation.child.way import Way
-from tavern_isolation.hello import INVOKE, Hello, SettingsState
+from tavern_isolation.hello import EVENTS, INVOKE, Hello, SettingsState
 from tavern_isolation.known import Known
 from tavern_isolation.typed import Typed
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
@@ -177,7 +174,7 @@ class ChildSubscription:
 
     def __init__(self, way: Way, head: bytes) -> None:
         self._asked = asyncio.ensure_future(way.link.call("subscribe", head))
-        self._crossing = Typed("events", {"return": AsyncIterator[Event | Gap]}, plugin=way.plugin)
+        self._crossing = Typed("events", EVENTS, plugin=way.plugin)
 
     async def __aiter__(self) -> AsyncIterator[Event | Gap]:
         async for event in self._crossing.stream_of(lambda: self._asked):

@@ -38,7 +38,7 @@ from tavern_isolation.frames import Message
 from tavern_isolation.hello import Facts, HandlerFacts, Hello, Loaded, SettingsState
 from tavern_isolation.known import Known
 from tavern_isolation.link import GRACE, Link
-from tavern_isolation.typed import READ, Head, Lent, Typed, typed
+from tavern_isolation.typed import READ, Head, Lent, Typed, typed, typed_hook
 
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _FOREVER = 10 * 365 * 86_400.0
@@ -159,8 +159,7 @@ class Child:
     async def _hook(self, head: Head, parts: Message) -> Any:
         hook = head["hook"]
         function = self._functions[head["function"]]
-        spec = self._known.spec(hook)
-        crossing = typed(spec, hook, self._hello.plugin)
+        crossing = typed_hook(self._known.spec(hook), self._hello.plugin)
         arguments = crossing.arguments(head, parts, self._link)
         if "context" in inspect.signature(function).parameters:
             arguments["context"] = self._context
@@ -169,7 +168,7 @@ class Child:
         else:
             value = function(**arguments)
             value = await contained(value, hook) if isinstance(value, Coroutine) else value
-        answer = Typed(hook, {"return": crossing.hints["return"] | None}, plugin=self._hello.plugin).answer(value)
+        answer = crossing.answer(value)
         return (*answer, self._facts(value)) if isinstance(answer, tuple) else answer
 
     def _facts(self, items: Any) -> bytes:

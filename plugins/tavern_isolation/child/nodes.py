@@ -12,7 +12,7 @@ from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_isolation.frames import Message
 from tavern_isolation.link import Link
-from tavern_isolation.nodes import packed
+from tavern_isolation.node_values import packed
 from tavern_isolation.typed import LOOSE, Head, borrowed, read, write
 
 

@@ -192,7 +192,7 @@ class LogToHost(logging.Handler):
         """Send a record, on any thread."""
         try:
             text = self.format(record)
-            data = json.dumps({"level": record.levelno, "text": text[:100_000], "logger": record.name}).encode()
+            data = json.dumps({"level": record.levelno, "text": text[:100_000]}).encode()
             self._loop.call_soon_threadsafe(self._link.notify, "log", data)
         except RuntimeError:
             self.handleError(record)  # the loop is closed

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 from tavern_host.contracts.services import ServiceInterface, interface_methods
-from tavern_host.runtime.boundary import signature_without_self
 from tavern_isolation.link import Link
-from tavern_isolation.typed import Lent, typed
+from tavern_isolation.typed import Lent, remote_method, typed
 
 
 class Way:
@@ -31,16 +28,9 @@ class Way:
 
     def _method(self, interface: type[ServiceInterface], name: str, original: int | None) -> Callable[..., Any]:
         function = getattr(interface, name)
-        signature = signature_without_self(function)
         crossing = typed(function, f"{interface.service_name}.{name}", self.plugin)
         head = {"service": interface.service_name, "method": name, "original": original}
+        return remote_method(crossing, function, self.lent, self._ready, "service", head)
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            arguments = signature.bind(*args, **kwargs).arguments
-            return await crossing.call(self.link, self.lent, "service", head, arguments)
-
-        def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            arguments = signature.bind(*args, **kwargs).arguments
-            return crossing.stream(self.link, self.lent, "service", head, arguments)
-
-        return functools.wraps(function)(call if inspect.iscoroutinefunction(function) else stream)
+    async def _ready(self) -> Link:
+        return self.link

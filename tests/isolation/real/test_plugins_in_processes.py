@@ -233,7 +233,7 @@ async def test_a_hook_runs_in_another_process_and_with_the_present_settings(host
     first = await run(host, some=1)
     assert first.metadata == {"some": 1, "pid": pid(host), "word": "ho"} and pid(host) != os.getpid()
     await host.services.get(SETTINGS).save(SettingsChange(plugin="acme", values={"word": "hey"}), call=host.call())
-    assert (await run(host)).metadata["word"] == "hey", "it is told before it is asked"
+    assert (await run(host)).metadata["word"] == "hey", "it knows before it is asked"
 
 
 async def test_what_a_hook_raises_denies_and_its_veto_says_why(host: Host) -> None:
@@ -252,7 +252,7 @@ async def test_an_override_stands_in_front_of_the_hosts_provider(host: Host) -> 
     workflows = host.services.get(WORKFLOW_MANAGER)
     await workflows.save("tale", Workflow(name="Tale"), call=host.call())
     assert [one.id for one in await workflows.list_workflows()] == ["tale!"]
-    assert (await workflows.get("tale")).id == "tale", "what it hands on is the host's"
+    assert (await workflows.get("tale")).id == "tale", "what it passes on is the host's"
 
 
 async def test_what_it_may_not_do_is_refused_by_the_host(host: Host, tmp_path: Path) -> None:
