@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
 
+from tavern_scripts.api.environments import Check, Report
 from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptErrorType, ScriptLimits
 from tavern_scripts.environments.addresses import without_secrets
 from tavern_scripts.environments.jobs import (
@@ -29,11 +30,12 @@ from tavern_scripts.environments.jobs import (
     machine_settings,
     node_job,
     python_job,
+    resolve_job,
 )
 from tavern_scripts.environments.manifests import Manifest, PythonManifest
 from tavern_scripts.environments.node_registries import NodeRegistries
 from tavern_scripts.environments.python_indexes import PythonIndexes
-from tavern_scripts.environments.requirements import read_requirements
+from tavern_scripts.environments.requirements import left_out, pinned, read_requirements
 from tavern_scripts.environments.store import Store, content_of
 from tavern_scripts.environments.unpack import BadPackage, Unpacker
 from tavern_scripts.network.allowlist import is_special
@@ -71,10 +73,6 @@ class RunInSandbox(Protocol):
     """Runs a program in the sandbox that is in force; closing the iterator ends it."""
 
     def __call__(self, launch: SandboxLaunch) -> AsyncIterator[SandboxOutput]: ...
-
-
-Report = Callable[[str], None]
-"""Called with one line at a time about how far a build is."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +146,19 @@ class Environments:
         self._turns = asyncio.Semaphore(self._limits.at_once)
 
     async def ready(
-        self, manifest: Manifest, interpreter: Interpreter, report: Report, *, python: Interpreter | None = None
+        self,
+        manifest: Manifest,
+        interpreter: Interpreter,
+        report: Report,
+        *,
+        python: Interpreter | None = None,
+        check: Check | None = None,
     ) -> Environment:
         """Return the environment for a manifest and an interpreter; it is built where there is none yet.
 
-        `python` runs what sends the packages out of the sandbox, by default the interpreter itself. Raises `Refused`, a
-        DependencyError, where it cannot be built.
+        `python` runs what sends the packages out of the sandbox, by default the interpreter itself. `check` is called
+        before Python packages are installed, which are then those and no others. Raises `Refused`, a DependencyError,
+        where it cannot be built, and what `check` raises.
         """
         settings, identity = machine_settings(manifest, self._machine)
         key = self._key(manifest, interpreter, identity)
@@ -164,7 +169,7 @@ class Environments:
             if folder is not None:
                 async with self._turns:
                     report(f"installing what {manifest.source} asks for")
-                    await self._build(manifest, interpreter, settings, python or interpreter, folder, report)
+                    await self._build(manifest, interpreter, settings, python or interpreter, folder, report, check)
                 about: dict[str, object] = {
                     "source": manifest.source,
                     "interpreter": interpreter.version,
@@ -204,6 +209,7 @@ class Environments:
         python: Interpreter,
         folder: Path,
         report: Report,
+        check: Check | None,
     ) -> None:
         if isinstance(manifest, PythonManifest):
             assert isinstance(settings, PythonIndexes)
@@ -212,7 +218,12 @@ class Environments:
             if manifest.lock is not None:
                 job = lock_job(manifest, interpreter)
                 text = await self._carry_out(job, python, folder, report, manifest.source)
-                lines = "\n".join(read_requirements(text, "uv.lock").lines)
+                lines = "\n".join(left_out(read_requirements(text, "uv.lock").lines, manifest.without))
+            if check is not None:
+                if "--hash=" not in lines:
+                    job = resolve_job(manifest, lines, interpreter, settings, build_scripts=self._build_scripts)
+                    lines = await self._carry_out(job, python, folder, report, manifest.source)
+                await check(pinned(lines, manifest.source))
             job = python_job(manifest, lines, interpreter, settings, build_scripts=self._build_scripts)
         else:
             assert isinstance(settings, NodeRegistries)
@@ -343,7 +354,8 @@ def _environment(content: Path, manifest: Manifest, *, built: bool) -> Environme
 
 def _content(manifest: Manifest) -> list[str]:
     if isinstance(manifest, PythonManifest):
-        return ["python", *manifest.requirements.lines, manifest.requirements.python, manifest.lock or ""]
+        found = ["python", *manifest.requirements.lines, manifest.requirements.python, manifest.lock or ""]
+        return found + ["constraints", *manifest.constraints] * bool(manifest.constraints)
     return ["node", manifest.packages.package, manifest.lock or ""]
 
 

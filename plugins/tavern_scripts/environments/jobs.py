@@ -17,7 +17,7 @@ from tavern_scripts.environments.node_registries import NodeRegistries, node_reg
 from tavern_scripts.environments.packages import read_lock
 from tavern_scripts.environments.python_indexes import PythonIndexes, python_indexes
 from tavern_scripts.environments.requirements import OWN_SOURCES
-from tavern_scripts.environments.tools import find_node_installer, find_uv
+from tavern_scripts.environments.tools import Installer, find_node_installer, find_uv
 from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.layout import installation
@@ -63,19 +63,47 @@ def python_job(
         "--requirements",
         f"{INPUT}/wanted.txt",
     ]
-    if not build_scripts:
-        argv += ["--only-binary", ":all:"]
     if "--hash=" in lines:
         argv.append("--require-hashes")
+    return _uv_job(uv, argv, manifest, lines, interpreter, indexes, SITE, build_scripts=build_scripts)
+
+
+def resolve_job(
+    manifest: PythonManifest, lines: str, interpreter: Interpreter, indexes: PythonIndexes, *, build_scripts: bool
+) -> Job:
+    """Return how it is found out what would be installed: requirements with versions and hashes, on stdout."""
+    uv = find_uv()
+    argv = [*uv.argv, "pip", "compile", "--no-cache", "--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
+    argv += ["--python", interpreter.program, "--no-python-downloads", f"{INPUT}/wanted.txt"]
+    return _uv_job(uv, argv, manifest, lines, interpreter, indexes, "", build_scripts=build_scripts)
+
+
+def _uv_job(
+    uv: Installer,
+    argv: list[str],
+    manifest: PythonManifest,
+    lines: str,
+    interpreter: Interpreter,
+    indexes: PythonIndexes,
+    main: str,
+    *,
+    build_scripts: bool,
+) -> Job:
+    files = {"wanted.txt": lines + "\n"}
+    if manifest.constraints:
+        files["constraints.txt"] = "\n".join(manifest.constraints) + "\n"
+        argv += ["--constraints", f"{INPUT}/constraints.txt"]
+    if not build_scripts:
+        argv += ["--only-binary", ":all:"]
     reached = indexes.reached()
     certificates, environment = _certificates(indexes.certificates)
     return Job(
         argv=tuple(argv),
-        files={"wanted.txt": lines + "\n"},
+        files=files,
         mounts=(*uv.mounts, *_program(interpreter), *_folders(reached), *certificates),
         environment={**_quiet_uv(), **indexes.variables(), **environment},
         reached=reached,
-        main=SITE,
+        main=main,
     )
 
 

@@ -32,11 +32,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class PythonManifest:
-    """What a Python script depends on. `lock` is uv's, which was made from it."""
+    """What a Python script depends on. `lock` is uv's, which was made from it.
+
+    Whatever is installed also fits the `constraints`; `without` are normalised names of what is left out of the lock.
+    """
 
     source: str
     requirements: Requirements
     lock: str | None = None
+    constraints: tuple[str, ...] = ()
+    without: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from tavern_scripts.api.environments import PinnedPackage
 from tavern_scripts.environments.refusals import line_of, refuse
 
 MOST_REQUIREMENTS = 1000
@@ -17,6 +19,7 @@ OWN_SOURCES = ({"virtual": "."}, {"editable": "."})
 
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128})")
 _ARCHIVE = re.compile(r"\.(?:whl|zip|egg|tgz|tbz|txz|tlz|tar|gz|bz2|xz|lz|lzma|zst|txt|in|toml|py)\Z", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _BLOCK = re.compile(r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$")
 _HARMLESS = frozenset(("package", "managed", "dev-dependencies", "default-groups", "required-version", "native-tls"))
 """Settings of uv that do not say where packages come from or which ones."""
@@ -119,6 +122,27 @@ def check_lock(text: str, source: str, wanted: Requirements) -> None:
             f"{name or 'a package'} comes from {_place(place)}; packages are installed from the package index only",
             line=line_of(text, f'name = "{name}"'),
         )
+
+
+def left_out(lines: Iterable[str], names: Collection[str]) -> list[str]:
+    """Return the requirements but those of these distributions, by normalised names."""
+    from packaging.utils import canonicalize_name
+
+    return [line for line in lines if canonicalize_name(_NAME.match(line)[0]) not in names]  # type: ignore[index]
+
+
+def pinned(text: str, source: str) -> list[PinnedPackage]:
+    """Return what requirements with exact versions install. Raises `Refused` for one that leaves its version open."""
+    from packaging.requirements import Requirement
+
+    found = []
+    for line in read_requirements(text, source).lines:
+        parsed = Requirement(line.partition(" --hash=")[0])
+        parts = list(parsed.specifier)
+        if len(parts) != 1 or parts[0].operator != "==" or "*" in parts[0].version:
+            raise refuse(source, f"with hashes, {parsed.name} needs an exact version, such as {parsed.name}==1.2")
+        found.append(PinnedPackage(parsed.name, parts[0].version))
+    return found
 
 
 def _declared(table: dict[str, Any], text: str, source: str) -> Requirements:

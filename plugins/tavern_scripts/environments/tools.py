@@ -35,7 +35,7 @@ def find_uv() -> Installer:
     if found is None:
         raise Refused(
             ScriptErrorType.DEPENDENCY,
-            "the script depends on packages, which uv installs, and there is no uv: "
+            "Python packages are installed by uv, and there is no uv: "
             "install it by `pip install 'tavern-host[scripts]'`",
         )
     place = f"{_PLACE}/uv"

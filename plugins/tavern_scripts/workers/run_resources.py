@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from pydantic import JsonValue
-
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext, system_call
-from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend
+from tavern_host.contracts.calls import CallContext
+from tavern_scripts.api.scripts import SandboxMount, ScriptBackend
 from tavern_scripts.environments.environments import Environment, Environments
+from tavern_scripts.environments.in_sandbox import environments_in, record_connection
 from tavern_scripts.environments.manifests import Manifest, Manifests
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_access import ProxyAccess, proxy_access
@@ -25,7 +24,6 @@ from tavern_scripts.workers.launches import RunExtras
 KEEP_DAYS = "keepEnvironmentsDays"
 """The setting that says after how many days without use the dependencies of scripts are removed."""
 
-_CONNECTED, _KEPT_OUT = "script.connected", "script.kept-out"
 _DAY = 86_400.0
 
 Progress = Callable[[str], None]
@@ -65,7 +63,7 @@ class RunResources:
         """Open a run's own proxy. Inside, a relay is started before the program, in the host's own Python."""
 
         def record(connection: Connection) -> None:
-            self._record(connection, called, call)
+            record_connection(self._context, connection, called, call)
 
         proxy = Proxy(hosts, ProxyLimits(), record, budget=self._budget, upstream=self._context.http.proxy)
         path = await stack.enter_async_context(proxy)
@@ -88,21 +86,8 @@ class RunResources:
         """Return what finds and builds dependencies, the same as long as the sandbox and the policy are the same."""
         kept = self._kept
         if kept is None or kept[0] is not backend or kept[1] != build_scripts:
-
-            def run(launch: SandboxLaunch) -> AsyncIterator[SandboxOutput]:
-                return backend.run(launch, _nothing())
-
-            def record(connection: Connection) -> None:
-                self._record(connection, "dependencies", system_call(self._context.project.id))
-
-            environments = Environments(
-                self._context.data_dir / "environments",
-                run,
-                record=record,
-                build_scripts=build_scripts,
-                budget=self._budget,
-                upstream=self._context.http.proxy,
-            )
+            folder = self._context.data_dir / "environments"
+            environments = environments_in(self._context, folder, backend, self._budget, build_scripts=build_scripts)
             kept = self._kept = (backend, build_scripts, Manifests(build_scripts=build_scripts), environments)
         return kept[2], kept[3]
 
@@ -114,19 +99,6 @@ class RunResources:
         days = float(self._context.settings.get(KEEP_DAYS, 30))
         self._context.tasks.spawn(environments.prune(days * _DAY), name="remove dependencies that nobody uses")
 
-    def _record(self, connection: Connection, subject: str, call: CallContext) -> None:
-        about: dict[str, JsonValue] = {
-            "host": connection.host[:300],
-            "port": connection.port,
-            "address": connection.address,
-            "reason": connection.reason[:300],
-            "sent": connection.sent,
-            "received": connection.received,
-        }
-        details = {key: value for key, value in about.items() if value not in (None, "")}
-        action = _CONNECTED if connection.allowed else _KEPT_OUT
-        self._context.audit.record(action, subject=subject[:200], details=details, call=call)
-
 
 def _manifest(manifests: Manifests, plan: Plan, folder: Path) -> Manifest | None:
     """Return what says on which packages a script depends. Blocking."""
@@ -134,10 +106,3 @@ def _manifest(manifests: Manifests, plan: Plan, folder: Path) -> Manifest | None
     with (folder / plan.program.name).open("rb") as file:
         code = file.read(MAX_CODE).decode("utf-8", "replace")
     return manifests.find(language, folder, code, plan.program.name)
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    """Give nothing to read."""
-    no_pieces: tuple[bytes, ...] = ()
-    for piece in no_pieces:
-        yield piece

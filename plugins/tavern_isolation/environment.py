@@ -1,0 +1,237 @@
+"""Says which interpreter and which packages the process of a plugin has: those of the host's environment that it
+declares, or an environment that is built for it. Starts no process of a plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from importlib_metadata import Distribution
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.plugins import GROUP
+from tavern_isolation.installed_packages import NONE, Packages, find, installed_in, parsed, required
+from tavern_scripts.api.environments import Check, DeclaredPackages, PackageBuilder, Python, Report, WantedPackages
+
+DISTRIBUTION = "tavern-host"
+"""The distribution of the host."""
+
+_FORMAT = 1
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the process of a plugin runs in, besides the host's own packages. Nothing of it may be written to.
+
+    `interpreter` is the program of an installation, never of a virtual environment; what is installed beside it is not
+    part of the environment (`-S`). `folders` are searched for modules in this order, and after them one with all
+    `packages` in it: single ones, by the path that each has below that folder (`yaml`, `google/protobuf`,
+    `acme-1.0.dist-info`). `hash` is another one when a dependency, the interpreter or the machine is another; `python`
+    is a version such as `3.13.1`; `built` says whether something was built, now or before.
+    """
+
+    interpreter: Path
+    folders: tuple[Path, ...]
+    packages: Mapping[str, Path]
+    hash: str
+    python: str
+    built: bool
+
+
+@dataclass(frozen=True)
+class Builds:
+    """How environments are built: `report` hears how far a build is, `check` is called with what is about to be
+    installed for a plugin, and may raise."""
+
+    builder: PackageBuilder
+    report: Report
+    check: Check
+
+
+async def environment_of(
+    plugin: str, *, root: Path | None = None, distribution: str | None = None, python: str | None = None, builds: Builds
+) -> Environment:
+    """Return the environment of a plugin in a folder (`root`), or of an installed `distribution`; `python` is what its
+    manifest asks for, `3.13` or a range such as `>=3.12`.
+
+    Where what it declares is installed beside the host, and fits, that is used; else an environment is built, or the
+    one that was built before is used. Raises `Misconfigured`, naming the requirement and the file at fault.
+    """
+    try:
+        own = await asyncio.to_thread(_installed, distribution)
+        declared = await asyncio.to_thread(_declared, root, own, builds.builder)
+        chosen = await _chosen(python, declared, builds.builder)
+        if chosen == host_python():
+            beside = await asyncio.to_thread(_beside_the_host, declared, own)
+            base = await asyncio.to_thread(_base)
+            if not beside.missing:
+                return await asyncio.to_thread(_environment, chosen, beside, base)
+            builds.report(beside.missing[0])
+            site = await _built(declared, chosen, base, builds)
+            return await asyncio.to_thread(_environment, chosen, own, base, site)
+        _check_compiled(own, chosen)
+        base_site = await _base_built(chosen, builds)
+        base = await asyncio.to_thread(installed_in, base_site)
+        sites = [await _built(declared, chosen, base, builds)] if declared.lines else []
+        return await asyncio.to_thread(_environment, chosen, own, NONE, *sites, base_site)
+    except Misconfigured as error:
+        details: dict[str, Any] = error.info.details
+        raise Misconfigured(f"{plugin}: {error.message}", plugin=plugin, **details) from None
+
+
+@cache
+def host_python() -> Python:
+    """Return the Python of this process, as it was installed."""
+    return Python(Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable))), platform.python_version())
+
+
+def _environment(chosen: Python, own: Packages, base: Packages, *sites: Path) -> Environment:
+    """Return an environment of what was built (`sites`), of distributions beside the host, and of those of the `base`
+    whose place none takes. Blocking."""
+    taken = {*own.distributions}.union(*(installed_in(site).distributions for site in sites))
+    pieces = own.pieces() | base.pieces(taken, metadata=False)
+    facts = [_FORMAT, str(chosen.program), chosen.version, platform.system(), platform.machine(), *platform.libc_ver()]
+    facts += [*own.versions, "", *base.versions, "", *(site.parent.parent.name for site in sites)]
+    return Environment(
+        interpreter=chosen.program,
+        folders=(*sites, *pieces.folders),
+        packages=pieces.packages,
+        hash=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:40],
+        python=chosen.version,
+        built=bool(sites),
+    )
+
+
+# --- what is declared, and what there is -------------------------------------------------------------------
+
+
+def _installed(distribution: str | None) -> Packages:
+    """Return the distribution that a plugin came in; none for a folder."""
+    if distribution is None:
+        return NONE
+    one = find(distribution, sys.path)
+    if one is None:
+        raise Misconfigured(f"its distribution {distribution} is not installed any more: install it again")
+    return Packages({canonicalize_name(distribution): one})
+
+
+def _declared(root: Path | None, own: Packages, builder: PackageBuilder) -> DeclaredPackages:
+    """Return what a plugin requires besides the host."""
+    found = builder.declared(root) if root is not None else None
+    for one in own.distributions.values():
+        lines = tuple(line for line in one.requires or () if "extra" not in str(parsed(line, one.name).marker))
+        found = DeclaredPackages(f"{one.name} {one.version}", lines)
+    if found is None:
+        return DeclaredPackages("it")
+    names = [canonicalize_name(parsed(line, found.source).name) for line in found.requirements]
+    kept = tuple(line for name, line in zip(names, found.lines, strict=True) if name not in _of_the_host())
+    return replace(found, lines=kept, lock=found.lock if kept else None)
+
+
+@cache
+def _of_the_host() -> frozenset[str]:
+    """Return the normalised names of the host and of its first-party plugins: their code is there anyway."""
+    plugins = _host().entry_points.select(group=GROUP).names
+    return frozenset(map(canonicalize_name, (DISTRIBUTION, *plugins)))
+
+
+@cache
+def _host() -> Distribution:
+    found = find(DISTRIBUTION, sys.path)
+    assert found is not None  # it runs
+    return found
+
+
+@cache
+def _base() -> Packages:
+    """Return what the host itself requires, as it is installed: what its code needs in a process, and what authors may
+    take for granted. Blocking."""
+    return required(_host().requires or (), sys.path, DISTRIBUTION, _of_the_host())
+
+
+def _beside_the_host(declared: DeclaredPackages, own: Packages) -> Packages:
+    """Return the distribution of a plugin and what it declares, as they are installed beside the host. Blocking."""
+    places = [str(one.locate_file("")) for one in own.distributions.values()]  # where it may have versions of its own
+    found = required(declared.requirements, [*places, *sys.path], declared.source, _of_the_host())
+    if declared.lock is not None or "--hash=" in "".join(declared.lines):
+        found = replace(found, missing=(f"{declared.source} says which files it takes", *found.missing))
+    return replace(found, distributions={**found.distributions, **own.distributions})
+
+
+# --- which Python -----------------------------------------------------------------------------------------
+
+
+async def _chosen(python: str | None, declared: DeclaredPackages, builder: PackageBuilder) -> Python:
+    """Return the host's Python where it fits, else the newest of this machine that does."""
+    asked = {"runtime.python in plugin.yaml": python or "", f"requires-python in {declared.source}": declared.python}
+    ranges = {where: _range(text, where) for where, text in asked.items() if text}
+    ranges[f"the host, {DISTRIBUTION}"] = SpecifierSet(_host().metadata["Requires-Python"] or "")
+
+    def fits(one: Python) -> bool:
+        return all(wanted.contains(one.version) for wanted in ranges.values())
+
+    if fits(host_python()):
+        return host_python()
+    found = await builder.pythons()
+    for one in found:
+        if fits(one):
+            return one
+    wanted = " and ".join(f"Python {wanted} ({where})" for where, wanted in ranges.items())
+    there = ", ".join(dict.fromkeys(one.version for one in (host_python(), *found)))
+    raise Misconfigured(
+        f"it asks for {wanted}, and this machine has {there}: install one that fits, such as by "
+        "`uv python install VERSION`, or change what is asked for"
+    )
+
+
+def _range(text: str, where: str) -> SpecifierSet:
+    number = _VERSION.fullmatch(text.strip())
+    try:
+        return SpecifierSet(f"=={number[0]}{'' if number[1] else '.*'}" if number else text)
+    except InvalidSpecifier:
+        raise Misconfigured(f"{where} is {text!r:.80}, and no version or range such as 3.13 or >=3.12") from None
+
+
+def _check_compiled(own: Packages, chosen: Python) -> None:
+    """Raise `Misconfigured` for a distribution that only the host's Python can load."""
+    tag = f".{sys.implementation.cache_tag}-"
+    for one in own.distributions.values():
+        for file in one.files or ():
+            if tag in file.name and not file.name.endswith(".pyc"):
+                raise Misconfigured(
+                    f"{file} of {one.name} was compiled for Python {host_python().version}, and it asks for "
+                    f"{chosen.version}: leave runtime.python in plugin.yaml out"
+                )
+
+
+# --- building ---------------------------------------------------------------------------------------------
+
+
+async def _built(declared: DeclaredPackages, chosen: Python, base: Packages, builds: Builds) -> Path:
+    """Return the folder of what is declared; where something of the base is among it, in a version that fits the
+    base."""
+    wanted = WantedPackages(declared, chosen, base.constraints, _of_the_host())
+    return await builds.builder.build(wanted, builds.report, builds.check)
+
+
+async def _base_built(chosen: Python, builds: Builds) -> Path:
+    """Return the folder of the base for another Python, in the versions of the host, for all plugins together."""
+    base = await asyncio.to_thread(_base)
+    lines = [line for line in _host().requires or () if "extra" not in str(parsed(line, DISTRIBUTION).marker)]
+    exact = tuple(f"{one.name}=={one.version}" for one in base.distributions.values())
+    return await builds.builder.build(
+        WantedPackages(DeclaredPackages(DISTRIBUTION, tuple(lines)), chosen, exact), builds.report, None
+    )
