@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from tavern_host.contracts.settings import SETTINGS
     from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
     from tavern_host.contracts.ui import UiDeclaration
-    from tavern_host.host import Host
-    from tavern_host.projects import Folders
+    from tavern_host.host import Host as Host
+    from tavern_host.projects import Folders as Folders
     from tavern_host.sdk.decorator import Config, Slot, hookimpl, node, nodes_of
     from tavern_host.sdk.override import ServiceOverride
     from tavern_llm.api.llm import LLM
@@ -85,7 +85,9 @@ _SERVICES = {
 
 _HOME_OF = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names} | _SERVICES
 
-__all__ = ["Folders", "Host", "__version__", "hookimpl", "hookspec"]
+# What a plugin's author imports with a star. `Host` and `Folders`, for programs that have a host, by name alone: a
+# plugin in a process of its own need not import the host for them.
+__all__ = ["__version__", "hookimpl", "hookspec"]
 __all__ += ["CallContext", "InvalidInput", "NotFound", "PluginContext", "Principal", "TavernError", "Veto"]
 __all__ += ["AGENT_RUNTIME", "AUDIT", "EXECUTION_ENGINE", "LLM", "NODE_MANAGER", "PLUGINS", "SETTINGS", "TOOL_MANAGER"]
 __all__ += ["WORKFLOW_MANAGER"]

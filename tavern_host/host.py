@@ -21,7 +21,7 @@ from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.audit import AUDIT
 from tavern_host.contracts.calls import Admission, CallContext, Principal
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.plugins import PLUGINS, Explanation, PluginInfo, RunningHost
+from tavern_host.contracts.plugins import PLUGINS, Explanation, Placement, PluginInfo, RunningHost
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInterface, ServiceKey
 from tavern_host.contracts.settings import SETTINGS
@@ -63,7 +63,7 @@ from tavern_host.storage.running_hosts import RunningHosts
 
 S = TypeVar("S", bound=ServiceInterface)
 
-Placement = Literal["in-process", "loopback", "process"]
+HostPlacement = Literal["in-process", "loopback", "process"]
 
 OPERATOR = Principal(kind="user", id="operator")
 
@@ -111,7 +111,7 @@ class Host:
         strict: bool = False,
         create: bool = True,
         sample: bool = False,
-        placement: Placement | None = None,
+        placement: HostPlacement | None = None,
         observer: Observer | None = None,
         folders: Folders | None = None,
         serving: bool = False,
@@ -256,6 +256,10 @@ class Host:
     async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Unload a plugin until it is enabled again; returns when its work in flight has ended."""
         return await self._plugins.disable(name, call=call)
+
+    async def place(self, name: str, placement: Placement | None, *, call: CallContext | None = None) -> PluginInfo:
+        """Run a plugin in the host's process or in one of its own; with None, as its manifest and `host.yaml` say."""
+        return await self._plugins.place(name, placement, call=call)
 
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
         """Reload one plugin, or look for all that are new, changed or gone; return those that are there."""
@@ -412,7 +416,7 @@ class Host:
 def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | None) -> Boundary:
     """Return the boundary of a placement. Raises `InvalidInput` for an unknown one."""
     placement = placement or os.environ.get("TAVERN_PLACEMENT") or "in-process"
-    boundary = Boundary()
+    boundary = Boundary(catalogue)
     if placement == "loopback":
         boundary = first_party_part("loopback:Loopback")(catalogue.spec)
     elif placement == "process":

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 import socket
-import sys
-from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable
 from typing import Self
 
+from tavern_isolation.carriers import Carrier, Carry
 from tavern_isolation.link import GRACE, Link
 from tavern_isolation.requests import Requests
 
@@ -25,7 +22,6 @@ DEAF_AFTER = 8.0
 EXIT_GRACE = 0.5
 """Seconds that a child whose link has ended may take to exit."""
 
-_VARIABLES = frozenset({"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SYSTEMROOT"})
 _LINE = 10_000
 """Characters of a line of output that reach the log."""
 _LAST_LINES = 5
@@ -34,44 +30,35 @@ _LAST_LINES = 5
 class ChildProcess:
     """A child, its link, and what it prints, which goes to the plugin's log."""
 
-    def __init__(self, process: Process, plugin: str, log: logging.Logger, ended: Callable[[str], None]) -> None:
-        self._process = process
+    def __init__(self, carrier: Carrier, plugin: str, log: logging.Logger, ended: Callable[[str], None]) -> None:
+        self.carrier = carrier
         self._plugin = plugin
         self._log = log
         self._ended = ended
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self._reading = asyncio.create_task(self._read(), name=f"{plugin}: output of its process")
+        self._rest = b""
+        self._running = asyncio.create_task(carrier.run(self._read), name=f"{plugin}: its process")
         self._ending: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._is_stopping = False
         self.is_lost = False
         self.link: Link
-        self.pid = process.pid
 
     @classmethod
-    async def start(cls, plugin: str, requests: Requests, log: logging.Logger, ended: Callable[[str], None]) -> Self:
-        """Start a child for a plugin, as an ordinary process of this user without a sandbox. `ended` is called with
-        the reason in words when it ends by itself."""
+    async def start(
+        cls, plugin: str, carry: Carry, requests: Requests, log: logging.Logger, ended: Callable[[str], None]
+    ) -> Self:
+        """Start a child for a plugin. `ended` is called with the reason in words when it ends by itself. Raises what
+        `carry` raises."""
         ours, theirs = socket.socketpair()
         try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "tavern_isolation.child",
-                str(theirs.fileno()),
-                pass_fds=(theirs.fileno(),),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env={**_kept(), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,
-            )
+            carrier = await carry(theirs)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        child = cls(process, plugin, log, ended)
+        child = cls(carrier, plugin, log, ended)
         child.link = await Link.open(ours, f"the process of {plugin}", requests.serve, requests.notice, child._lost)
         return child
 
@@ -83,22 +70,20 @@ class ChildProcess:
         self._ending = asyncio.create_task(self._say_why(reason), name=f"{self._plugin}: end of its process")
 
     async def _say_why(self, reason: str) -> None:
-        with contextlib.suppress(TimeoutError):  # so that its own exit code is seen, where it exits
-            async with asyncio.timeout(0 if self._is_stopping else EXIT_GRACE):
-                await self._process.wait()
+        # so that its own exit code is seen, where it exits
+        await asyncio.wait([self._running], timeout=0 if self._is_stopping else EXIT_GRACE)
         self.kill()
-        await self._process.wait()
-        await self._reading
+        how = await self._running
+        if self._rest:
+            self._say(self._rest)
         if self._is_stopping:
             return
-        code = self._process.returncode or 0
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         last = f"; its last lines: {' | '.join(self._lines)}" if self._lines else ""
         self._log.error("%s (%s)%s", reason, how, last)
         self._ended(f"{reason}: {how}")
 
     async def is_over(self) -> None:
-        """Return when a lost child has ended, and that was said."""
+        """Wait until a lost child has ended, and that was said."""
         if self._ending is not None:
             await asyncio.shield(self._ending)
 
@@ -112,13 +97,11 @@ class ChildProcess:
                 await self.link.call("stop", b"{}")
         await self.link.close()
         self.kill()
-        await self._process.wait()
-        await self._reading
+        await asyncio.wait([self._running])
 
     def kill(self) -> None:
         """End the child at once."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        self.carrier.kill()
 
     # --- while it runs ---------------------------------------------------------------------------------------
 
@@ -136,29 +119,19 @@ class ChildProcess:
                 async with asyncio.timeout(DEAF_AFTER):
                     await self.link.call("ping", b"{}")
             except TimeoutError:
-                self._log.error("its process %d did not answer for %g s and is ended", self.pid, DEAF_AFTER)
+                self._log.error("its process %d did not answer for %g s and is ended", self.carrier.pid, DEAF_AFTER)
                 self.kill()
             except Exception:
                 return  # it ended, which is said elsewhere
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        rest = b""
-        while data := await self._process.stdout.read(1 << 16):
-            *lines, rest = (rest + data).split(b"\n")
-            if len(rest) > _LINE:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                self._say(line)
-        if rest:
-            self._say(rest)
+    def _read(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LINE:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in lines:
+            self._say(line)
 
     def _say(self, line: bytes) -> None:
         text = line.decode(errors="replace")[:_LINE]
         self._lines.append(text)
         self._log.info("%s", text)
-
-
-def _kept() -> dict[str, str]:
-    """Return the variables that a child has of the host's: none of those that may hold a secret."""
-    return {name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith("PYTHON")}

@@ -62,16 +62,23 @@ class Builds:
 
 
 async def environment_of(
-    plugin: str, *, root: Path | None = None, distribution: str | None = None, python: str | None = None, builds: Builds
+    plugin: str,
+    *,
+    root: Path | None = None,
+    distribution: str | None = None,
+    path: Path | None = None,
+    python: str | None = None,
+    builds: Builds,
 ) -> Environment:
-    """Return the environment of a plugin in a folder (`root`), or of an installed `distribution`; `python` is what its
-    manifest asks for, `3.13` or a range such as `>=3.12`.
+    """Return the environment of a plugin in a folder (`root`), or of an installed `distribution`, which may be in a
+    folder of its own (`path`) with all that it requires; `python` is what its manifest asks for, `3.13` or a range such
+    as `>=3.12`.
 
     Where what it declares is installed beside the host, and fits, that is used; else an environment is built, or the
     one that was built before is used. Raises `Misconfigured`, naming the requirement and the file at fault.
     """
     try:
-        own = await asyncio.to_thread(_installed, distribution)
+        own = await asyncio.to_thread(_installed, distribution, path)
         declared = await asyncio.to_thread(_declared, root, own, builds.builder)
         chosen = await _chosen(python, declared, builds.builder)
         if chosen == host_python():
@@ -118,11 +125,11 @@ def _environment(chosen: Python, own: Packages, base: Packages, *sites: Path) ->
 # --- what is declared, and what there is -------------------------------------------------------------------
 
 
-def _installed(distribution: str | None) -> Packages:
+def _installed(distribution: str | None, path: Path | None) -> Packages:
     """Return the distribution that a plugin came in; none for a folder."""
     if distribution is None:
         return NONE
-    one = find(distribution, sys.path)
+    one = find(distribution, [str(path)] if path is not None else sys.path)
     if one is None:
         raise Misconfigured(f"its distribution {distribution} is not installed any more: install it again")
     return Packages({canonicalize_name(distribution): one})

@@ -35,8 +35,9 @@ class SettingsState(Model):
 class Hello(Model):
     """Which plugin the child carries, and what its context says. `reviewed` are the hashes of files in hexadecimal.
 
-    `hooks` are the names of all hooks; `known_services` and `known_hooks` say by name where the interface or the
-    specification is, as `module:name`. `services` are those that have a provider.
+    `hooks` are the names of all hooks, `first_party` the packages of the host's own plugins; `known_services` and
+    `known_hooks` say by name where the interface or the specification is, as `module:name`. `services` are those that
+    have a provider.
     """
 
     plugin: str
@@ -45,6 +46,7 @@ class Hello(Model):
     reviewed: dict[str, str] | None = None
     entries: dict[str, EntryPoint] = Field(default_factory=dict)
     hooks: list[str] = Field(default_factory=list)
+    first_party: list[str] = Field(default_factory=list)
     known_services: dict[str, str] = Field(default_factory=dict)
     known_hooks: dict[str, str] = Field(default_factory=dict)
     events: EventPermissions = Field(default_factory=EventPermissions)

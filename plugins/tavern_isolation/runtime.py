@@ -7,11 +7,13 @@ has to know at once, without waiting, came with the descriptors (`hello.Facts`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from functools import partial
+from socket import socket
 from typing import Any, get_origin
 
 from pydantic import BaseModel, JsonValue
@@ -20,23 +22,28 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import handler_of, kind_of
 from tavern_host.contracts.errors import NotFound, PluginFailure
 from tavern_host.contracts.nodes import NodeDefinition
-from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.plugins import HookImplInfo, PluginProcess, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.codec import encode
 from tavern_host.runtime.described import schema_of
 from tavern_host.runtime.in_process import InProcessRuntime
-from tavern_host.runtime.installed import is_published
+from tavern_host.runtime.installed import first_party, is_published
 from tavern_host.runtime.source import PluginSource
+from tavern_isolation import descriptors, status
+from tavern_isolation.carriers import Carrier, carry_plainly
 from tavern_isolation.child_process import ChildProcess
+from tavern_isolation.descriptors import Descriptors, Said
 from tavern_isolation.frames import Message
 from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
 from tavern_isolation.known import Catalogue, reference_of, references
 from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.requests import Requests
+from tavern_isolation.sandboxing import Sandboxing
 from tavern_isolation.supervisor import Supervisor
 from tavern_isolation.typed import Lent, Typed, received, remote_method, typed, typed_hook
+from tavern_scripts.api.sandbox import memory_of
 
 _ON_THREAD = "collect"
 
@@ -44,7 +51,10 @@ _ON_THREAD = "collect"
 class IsolatedRuntime(InProcessRuntime):
     """Loads one plugin in a process of its own; see `in_process.InProcessRuntime`."""
 
-    def __init__(self, source: PluginSource, context: PluginContext, catalogue: Catalogue) -> None:
+    def __init__(
+        self, source: PluginSource, context: PluginContext, catalogue: Catalogue, sandboxing: Sandboxing | None = None
+    ) -> None:
+        """Without `sandboxing` the child is an ordinary process, which imports what the host does."""
         self.plugin = source.name
         self._source = source
         self._context = context
@@ -52,8 +62,12 @@ class IsolatedRuntime(InProcessRuntime):
         self._loop = asyncio.get_running_loop()
         self.lent = Lent()
         self.requests = Requests(context, catalogue, self.lent)
-        self.child = Supervisor(context, self.requests, self._begin)
+        self._sandboxing = sandboxing
+        self.child = Supervisor(context, self.requests, self._carry, self._begin, self._changed)
         self._loaded: Loaded | None = None
+        self._is_started = False
+        self._kept: dict[str, Said] = {}
+        self._file = status.folder_of(context.project) / f"{source.name}.json"
         self._items: dict[str, list[Any]] = {}
         self._handlers: dict[str, HandlerFacts] = {}
         self._schemas: dict[str, dict[str, JsonValue]] = {}
@@ -68,34 +82,79 @@ class IsolatedRuntime(InProcessRuntime):
 
     async def _load(self) -> None:
         self._context._when_unloaded("process", "child", self.child.stop)
-        await self.child.start()
+        if self._sandboxing is not None:
+            await self._sandboxing.prepare()
+        key = await asyncio.to_thread(self._key)
+        kept = await asyncio.to_thread(descriptors.read, self._file, key)
+        if kept is None or not self._know(kept):
+            await self.child.start()
+            kept = await self._registered(key)
+            await asyncio.to_thread(descriptors.write, self._file, kept)
         self.requests.follow_settings()
+
+    def _key(self) -> str:
+        environment = self._sandboxing.environment if self._sandboxing is not None else None
+        also = self._context.settings.digest, environment.hash if environment is not None else ""
+        return descriptors.key_of(self._source, self._catalogue.hooks, *also)
+
+    async def _registered(self, key: str) -> Descriptors:
+        """Ask the child for what its hook implementations register."""
+        assert self._loaded is not None
+        for info in self._loaded.hooks:
+            if descriptors.is_kept(self._catalogue.hooks[info.hook]):
+                with contextlib.suppress(Exception):  # it is said when the host calls the hook
+                    await self._call_hook(await self.child.link(), info, {})
+        collected = {hook: self._kept[hook] for hook in self._source.entries}
+        answers = {name: said for name, said in self._kept.items() if name not in collected}
+        return Descriptors(key=key, loaded=self._loaded, collected=collected, answers=answers)
+
+    def _know(self, kept: Descriptors) -> bool:
+        """Take over what was kept of an earlier process; return whether it could be read."""
+        try:
+            items = {hook: self._answered(hook, said) for hook, said in kept.collected.items()}
+            for info in kept.loaded.hooks:
+                if info.function in kept.answers:
+                    self._answered(info.hook, kept.answers[info.function])
+        except (PluginFailure, LookupError):
+            return False
+        self._loaded, self._items, self._kept = kept.loaded, items, dict(kept.answers)
+        return True
+
+    def _answered(self, hook: str, said: Said) -> Any:
+        """What a child answered to a hook."""
+        hints = typed(self._catalogue.spec(hook), hook, self.plugin).hints
+        value = self._read(said.value, hints["return"], hook)
+        self._note(value, said.facts)
+        return value
+
+    async def _carry(self, end: socket) -> Carrier:
+        if self._sandboxing is not None:
+            return await self._sandboxing.carry(end)
+        return await carry_plainly(end, self._context.http.proxy_variables())
 
     async def _begin(self, process: ChildProcess) -> None:
         """Have a new child load the plugin; one that takes the place of another starts it, too."""
-        loaded, items = await self._said(process.link)
+        loaded, items = await self._said(process)
         if self._loaded is None:
             self._loaded, self._items = loaded, items
             return
         if loaded != self._loaded:
             raise PluginFailure(f"the files of {self.plugin} have changed; reload it", plugin=self.plugin)
-        for info in loaded.hooks:
+        for info in loaded.hooks if self._is_started else ():
             if info.hook == "tavern_startup":
                 await self._call_hook(process.link, info, {})
 
-    async def _said(self, link: Link) -> tuple[Loaded, dict[str, list[Any]]]:
-        hello = encode(self._hello(), Hello)
+    async def _said(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
+        hello, link = encode(self._hello(process.carrier.proxies), Hello), process.link
         (data,) = _whole(await link.call("load", b"{}", hello))
         loaded: Loaded = self._read(data, Loaded, "what was loaded")
         found: dict[str, list[Any]] = {}
         for hook in self._source.entries:
-            items, facts = _whole(await link.call("collect", json.dumps({"hook": hook}).encode()))
-            crossing = typed(self._catalogue.spec(hook), hook, self.plugin)
-            found[hook] = self._read(items, crossing.hints["return"], hook)
-            self._note(found[hook], facts)
+            self._kept[hook] = Said.of(*_whole(await link.call("collect", json.dumps({"hook": hook}).encode())))
+            found[hook] = self._answered(hook, self._kept[hook])
         return loaded, found
 
-    def _hello(self) -> Hello:
+    def _hello(self, proxies: dict[str, str]) -> Hello:
         source, context = self._source, self._context
         services, hooks = references(self._catalogue)
         return Hello(
@@ -108,6 +167,7 @@ class IsolatedRuntime(InProcessRuntime):
                 for hook, one in source.entries.items()
             },
             hooks=list(hooks),
+            first_party=[name for name, _ in first_party()],
             known_services=services,
             known_hooks=hooks,
             events=context.events.permissions,  # type: ignore[attr-defined]
@@ -119,7 +179,7 @@ class IsolatedRuntime(InProcessRuntime):
             data_dir=str(context.data_dir),
             operator_dir=str(context.operator_dir),
             serving=context.serving,
-            proxies=context.http.proxy_variables(),
+            proxies=proxies,
         )
 
     async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Any:
@@ -183,7 +243,11 @@ class IsolatedRuntime(InProcessRuntime):
             arguments.pop("context", None)
             if info.hook == "tavern_shutdown" and self.child.is_lost:
                 return None  # there is nothing to shut down
-            return await self._call_hook(await self.child.link(), info, arguments)
+            if self.child.is_lost and info.function in self._kept:
+                return self._answered(info.hook, self._kept[info.function])
+            result = await self._call_hook(await self.child.link(), info, arguments)
+            self._is_started |= info.hook == "tavern_startup"
+            return result
 
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in info.arguments]
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -200,6 +264,8 @@ class IsolatedRuntime(InProcessRuntime):
             value, facts = _whole(await link.call("hook", *crossing.message(head, arguments, lend)))
         result = self._read(value, crossing.hints["return"], info.hook)
         self._note(result, facts)
+        if descriptors.is_kept(self._catalogue.hooks[info.hook]):
+            self._kept[info.function] = Said.of(value, facts)
         return result
 
     # --- objects and functions -------------------------------------------------------------------------------
@@ -226,7 +292,9 @@ class IsolatedRuntime(InProcessRuntime):
             "original": "original" in named,
         }
         opened = _StandIn(self, protocol, head, parts, self._fact(handler).methods)
-        if asyncio._get_running_loop() is not self._loop:  # a provider, whose thread waits for it
+        if (
+            asyncio._get_running_loop() is not self._loop and not self.child.is_lost
+        ):  # a provider, whose thread waits for it
             asyncio.run_coroutine_threadsafe(opened.open(), self._loop).result()
         return opened
 
@@ -262,6 +330,25 @@ class IsolatedRuntime(InProcessRuntime):
                 types.append("")
                 parts.append(encode(value, JsonValue))
         return types, parts
+
+    def _changed(self) -> None:
+        """Say elsewhere that the process is another one, or has ended."""
+        asyncio.get_running_loop().run_in_executor(
+            None, lambda: status.write(self._context.project, self.plugin, self.process())
+        )
+
+    def process(self) -> PluginProcess:
+        """The process that the plugin runs in, or ran in. Blocking."""
+        carrier, environment = self.child.carrier, self._sandboxing.environment if self._sandboxing else None
+        return PluginProcess(
+            pid=carrier.pid if carrier is not None else None,
+            starts=self.child.generation,
+            sandbox=carrier.sandbox if carrier is not None else "",
+            memory=memory_of(carrier.pid) if carrier is not None else None,
+            python=environment.python if environment is not None else "",
+            environment=environment.hash if environment is not None else "",
+            last_error=self.child.last_error,
+        )
 
     # --- the end ---------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import PluginEnded
+from tavern_isolation.carriers import Carrier, Carry
 from tavern_isolation.child_process import ChildProcess
 from tavern_isolation.link import Link
 from tavern_isolation.requests import Requests
@@ -18,28 +19,42 @@ PERIOD = 300.0
 
 
 class Supervisor:
-    """One plugin's child. `begin` has a new one load the plugin; `generation` counts them.
+    """One plugin's child. `carry` starts one, `begin` has it load the plugin; `generation` counts them. `changed` is
+    called when there is another one, or none any more.
 
     What was open in a child is gone with it: holders of something in one compare the generation.
     """
 
     def __init__(
-        self, context: PluginContext, requests: Requests, begin: Callable[[ChildProcess], Awaitable[None]]
+        self,
+        context: PluginContext,
+        requests: Requests,
+        carry: Carry,
+        begin: Callable[[ChildProcess], Awaitable[None]],
+        changed: Callable[[], None],
     ) -> None:
         self._context = context
         self._plugin = context.plugin
         self._requests = requests
+        self._carry = carry
         self._begin = begin
+        self._changed = changed
         self._process: ChildProcess | None = None
         self._starting = asyncio.Lock()
         self._ends: list[float] = []
         self._is_stopped = False
         self.generation = 0
+        self.last_error = ""
 
     @property
     def is_lost(self) -> bool:
         """Whether the child has ended and none took its place yet."""
         return self._process is None or self._process.is_lost
+
+    @property
+    def carrier(self) -> Carrier | None:
+        """What runs the child, if one runs now."""
+        return None if self._process is None or self._process.is_lost else self._process.carrier
 
     async def link(self) -> Link:
         """Return the link to the child, or to another where it ended. Raises `PluginEnded` where that was in
@@ -67,13 +82,15 @@ class Supervisor:
         try:
             await self.start()
         except Exception as error:
-            self._note_end(f"it could not be started again: {error}")
-            raise PluginEnded(f"the process of {self._plugin} could not be started again: {error}") from error
-        self._context.log.warning("it was started again, as process %d", self._process.pid if self._process else 0)
+            self._note_end(f"it could not be started: {error}")
+            raise PluginEnded(f"the process of {self._plugin} could not be started: {error}") from error
+        if self.carrier is not None and self.generation > 1:
+            self._context.log.warning("it was started again, as process %d", self.carrier.pid)
 
     async def start(self) -> None:
         """Start a child. Raises what loading the plugin raises."""
-        process = await ChildProcess.start(self._plugin, self._requests, self._context.log, self._note_end)
+        log = self._context.log
+        process = await ChildProcess.start(self._plugin, self._carry, self._requests, log, self._note_end)
         self.generation += 1
         self._requests.link = process.link
         try:
@@ -82,6 +99,7 @@ class Supervisor:
             await process.stop()
             raise
         self._process = process
+        self._changed()
 
     @property
     def _given_up(self) -> str:
@@ -91,6 +109,8 @@ class Supervisor:
         )
 
     def _note_end(self, reason: str) -> None:
+        self.last_error = reason
+        self._changed()
         now = asyncio.get_running_loop().time()
         self._ends = [*(end for end in self._ends if now - end < PERIOD), now]
         if len(self._ends) > len(DELAYS):
@@ -102,6 +122,7 @@ class Supervisor:
         self._requests.close()
         if self._process is not None:
             await self._process.stop()
+            self._changed()
 
     def kill(self) -> None:
         """End the child at once."""

@@ -1,4 +1,4 @@
-"""The commands that decide about plugins: grant, revoke, enable, disable and reload.
+"""The commands that decide about plugins: grant, revoke, enable, disable, isolate and reload.
 
 Running hosts follow, and what came of it there is said.
 """
@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host import CommandOutput, Host
-from tavern_host.contracts.plugins import PluginInfo, PluginState, Reloaded, RunningHost
+from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.plugins import Placement, PluginInfo, PluginState, Reloaded, RunningHost
 from tavern_host.contracts.reviews import outputs_of, permissions_of
 
 MakeHost = Callable[..., Host]
@@ -50,6 +51,19 @@ def _decision(
 revoke = _decision(Host.revoke, "The grant of {name} is taken back", frozenset(PluginState) - _RUNS)
 enable = _decision(Host.enable, "{name} is enabled", _RUNS)
 disable = _decision(Host.disable, "{name} is disabled", frozenset({PluginState.DISABLED}))
+
+
+async def isolate(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
+    """Run a plugin in a process of its own from now on, or no more."""
+    if arguments["undo"] and arguments["without_sandbox"]:
+        raise InvalidInput("--undo and --without-sandbox say different things")
+    placement: Placement | None = "process-without-sandbox" if arguments["without_sandbox"] else "process"
+    host = _linked(make_host)
+    plugin = await host.place(arguments["name"], None if arguments["undo"] else placement)
+    where = {"in-process": "in the host's process", "process": "in a process of its own"}
+    text = f"{plugin.name} runs {where.get(plugin.placement, 'in a process of its own WITHOUT A SANDBOX')}"
+    async for output in _done(host, plugin, text, _RUNS):
+        yield output
 
 
 async def reload(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:

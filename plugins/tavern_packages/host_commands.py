@@ -10,9 +10,9 @@ _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
 _ANY = CommandParameter(name="name", help="The plugin; all that changed, where none is named.")
 
 
-def _command(name: str, help: str, parameter: CommandParameter = _NAME) -> CommandInfo:
+def _command(name: str, help: str, *parameters: CommandParameter) -> CommandInfo:
     handler = f"tavern_packages.decisions:{name}"
-    return CommandInfo(name=f"plugins {name}", help=help, handler=handler, parameters=[parameter])
+    return CommandInfo(name=f"plugins {name}", help=help, handler=handler, parameters=[*(parameters or (_NAME,))])
 
 
 COMMANDS = (
@@ -20,5 +20,14 @@ COMMANDS = (
     _command("revoke", "Take a plugin's grant back."),
     _command("enable", "Let a disabled plugin be loaded."),
     _command("disable", "Disable a plugin until it is enabled again."),
+    _command(
+        "isolate",
+        "Run a plugin in a process and a sandbox of its own.",
+        _NAME,
+        CommandParameter(name="--undo", type="flag", help="Run it where its manifest and host.yaml say."),
+        CommandParameter(
+            name="--without-sandbox", type="flag", help="In a process that may do all that the host's user may."
+        ),
+    ),
     _command("reload", "Reload a plugin in a running host.", _ANY),
 )

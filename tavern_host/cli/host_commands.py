@@ -131,7 +131,16 @@ async def show_plugin(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     plugin = host.plugin(arguments["name"])
     named = " ".join(filter(None, (plugin.name, plugin.version)))
     yield CommandOutput(kind="message", text=f"{say(plugin.display_name)} ({named}) — {say(plugin.state.value)}")
-    for line in [say(plugin.description or ""), f"from {plugin.source}", *(str(p) for p in plugin.problems)]:
+    where = {
+        "process": "runs in a process of its own",
+        "process-without-sandbox": "runs in a process WITHOUT A SANDBOX",
+    }
+    process = None
+    if plugin.placement in where:
+        process = first_party_part("placement:running_process")(host.project, plugin.name)
+        plugin = plugin.model_copy(update={"process": process})
+    lines = [where.get(plugin.placement, ""), *(process.lines() if process is not None else [])]
+    for line in [say(plugin.description or ""), f"from {plugin.source}", *lines, *(str(p) for p in plugin.problems)]:
         if line:
             yield CommandOutput(kind="message", text=f"  {line}")
     yield permissions_of(plugin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, JsonValue
 
-from tavern_host.contracts.plugins import PluginInfo
+from tavern_host.contracts.plugins import Placement, PluginInfo
 from tavern_host.contracts.settings import Origin, SettingItem
 from tavern_host.contracts.wire import Model, OpenModel
 
@@ -34,6 +34,12 @@ class PluginSwitch(Model):
     """Whether a plugin is to be enabled."""
 
     enabled: bool = Field(strict=True)
+
+
+class PluginPlacement(Model):
+    """Where a plugin is to run; null: where its manifest and `host.yaml` say."""
+
+    placement: Placement | None
 
 
 class PluginsChanged(Done):

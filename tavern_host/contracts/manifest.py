@@ -276,11 +276,25 @@ class Requires(Model):
     plugins: dict[Name, Range] = Field(default_factory=dict)
 
 
+class RuntimeFiles(Model):
+    """Files and folders beside its own that a plugin reads or changes in a process of its own: absolute paths, or
+    paths in the project."""
+
+    read: list[str] = Field(default_factory=list)
+    write: list[str] = Field(default_factory=list)
+
+
 class Runtime(Model):
-    """Where the plugin may run, and the wire version it was written for."""
+    """Where the plugin may run, and the wire version it was written for; for a process of its own also which Python it
+    needs, how many megabytes of memory it may use, the hosts that it reaches (`api.example.com`, `*.example.com`,
+    `host:port`) and its files."""
 
     placement: Literal["any", "in-process", "process"] = "any"
     wire: int = 1
+    python: str | None = None
+    memory: int = Field(default=512, ge=64)
+    network: list[str] = Field(default_factory=list)
+    files: RuntimeFiles = Field(default_factory=RuntimeFiles)
 
 
 class FileSettings(Model):

@@ -7,7 +7,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -111,12 +111,38 @@ NOT_RELOADED = "not reloaded, the load before stays in use"
 """What the problems of a version begin with that could not take the place of the active load."""
 
 
+Placement = Literal["in-process", "process", "process-without-sandbox"]
+"""Where a plugin runs: in the host's process, or in one of its own, in a sandbox or as an ordinary program."""
+
+
+class PluginProcess(Model):
+    """The process that a plugin runs in, if it runs now: how often it was started, its sandbox (none: empty), its
+    memory in bytes, its Python, the packages that it has, and why the one before it ended."""
+
+    pid: int | None = None
+    starts: int = 0
+    sandbox: str = ""
+    memory: int | None = None
+    python: str = ""
+    environment: str = ""
+    last_error: str = ""
+
+    def lines(self) -> list[str]:
+        """It for a person, in a few lines."""
+        memory = f", {self.memory >> 20} MB" if self.memory is not None else ""
+        runs = f"process {self.pid}{memory}, {self.sandbox or 'WITHOUT A SANDBOX'}" if self.pid else "no process now"
+        found = [f"{runs}; started {self.starts} times"]
+        found += [f"Python {self.python}, packages {self.environment}"] if self.python else []
+        return [*found, *([f"the last one ended: {self.last_error}"] if self.last_error else [])]
+
+
 class PluginInfo(Model):
     """A plugin as `GET /api/plugins` and `tavern plugins list` show it.
 
     The first six fields are the platform's `ExtensionInfo`; the rest are ours.
     `timings` are milliseconds per stage; with `pending_restart` the version that is loaded runs until the host
-    is restarted. `source` is `entry-point:DIST`, `package:DIST`, `folder:PATH`, `dev:PATH` or `embedded:MODULE`.
+    is restarted. `process` is only there of a plugin that is asked for alone. `source` is `entry-point:DIST`,
+    `package:DIST`, `folder:PATH`, `dev:PATH` or `embedded:MODULE`.
     """
 
     name: str
@@ -134,6 +160,8 @@ class PluginInfo(Model):
     permissions: list[PermissionInfo] = Field(default_factory=list)
     timings: dict[str, float] = Field(default_factory=dict)
     contributions: dict[str, list[str]] = Field(default_factory=dict)
+    placement: Placement = "in-process"
+    process: PluginProcess | None = None
 
     def in_words(self) -> dict[str, Any]:
         """Return it as JSON-ready data for a person: with its sentences in the language of who is being answered."""
@@ -257,7 +285,7 @@ class RunningHost(Model):
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
-class Plugins(ServiceInterface, name="plugins", version=4):
+class Plugins(ServiceInterface, name="plugins", version=5):
     """The host's plugins: what they are, and the operator's decisions about them."""
 
     @reads
@@ -310,6 +338,11 @@ class Plugins(ServiceInterface, name="plugins", version=4):
     @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
     async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Unload a plugin until it is enabled again; in-flight work finishes within a deadline."""
+
+    @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override", since=5)
+    async def place(self, name: str, placement: Placement | None, *, call: CallContext | None = None) -> PluginInfo:
+        """Run a plugin there from now on; with None, where its manifest and `host.yaml` say. Raises `Conflict` for a
+        plugin that cannot run there."""
 
     @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override")
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from tavern_host import clock
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
-from tavern_host.contracts.plugins import PermissionInfo, Problem
+from tavern_host.contracts.plugins import PermissionInfo, Placement, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.storage.files import locked, write_atomic
 from tavern_host.storage.yaml_file import InvalidFile
@@ -41,9 +41,11 @@ class Grants(Model):
 
 
 class Switches(Model):
-    """Which plugins the operator switched off, and when each was last asked to be reloaded (seconds since 1970)."""
+    """Which plugins the operator switched off, where others are to run, and when each was last asked to be reloaded
+    (seconds since 1970)."""
 
     disabled: list[str] = Field(default_factory=list)
+    placed: dict[str, Placement] = Field(default_factory=dict)
     reloads: dict[str, float] = Field(default_factory=dict)
 
 
@@ -118,7 +120,7 @@ class GrantStore(_Store[Grants]):
 
 
 class SwitchStore(_Store[Switches]):
-    """Which plugins the operator switched off for one project."""
+    """Which plugins the operator switched off for one project, and where others are to run."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Switches, "disable again with `tavern plugins disable`")
@@ -130,6 +132,15 @@ class SwitchStore(_Store[Switches]):
     def enable(self, plugin: str) -> None:
         """Switch a plugin on again."""
         self._change(lambda now: now.model_copy(update={"disabled": [n for n in now.disabled if n != plugin]}))
+
+    def place(self, plugin: str, placement: Placement | None) -> None:
+        """Keep where a plugin is to run; None: nobody said so."""
+
+        def change(now: Switches) -> Switches:
+            others = {name: where for name, where in now.placed.items() if name != plugin}
+            return now.model_copy(update={"placed": others | ({plugin: placement} if placement else {})})
+
+        self._change(change)
 
     def ask_to_reload(self, plugin: str) -> None:
         """Let running hosts reload a plugin; look for all, where the name is empty."""

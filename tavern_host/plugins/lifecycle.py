@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,12 +37,13 @@ from tavern_host.services.calls import Provider
 from tavern_host.settings.store import SettingsStore
 
 IMPORT_DEADLINE = 30.0
+PREPARE_DEADLINE = 900.0
 OPEN_DEADLINE = 10.0
 SHUTDOWN_DEADLINE = 5.0
 DRAIN_DEADLINE = 10.0
 CANCEL_GRACE = 1.0
-"""Seconds for importing a plugin, for making one provider, for its shutdown, for its work in flight to end, and for
-work that was cancelled to end."""
+"""Seconds for importing a plugin, for importing one whose packages may have to be installed first, for making one
+provider, for its shutdown, for its work in flight to end, and for work that was cancelled to end."""
 
 
 class Lifecycle:
@@ -87,7 +89,8 @@ class Lifecycle:
         """
         manifest = record.manifest
         assert manifest is not None
-        _check_imported(record)
+        if record.placement == "in-process":
+            _check_imported(record)
         in_flight, ledger = InFlight(record.name, self._code_name(record, manifest)), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(in_flight, granted.__contains__, first_party=record.first_party)
@@ -99,7 +102,8 @@ class Lifecycle:
         restore = self._refresh_modules(record, runtime)
         began = time.perf_counter()
         try:
-            await run_in_thread(runtime.load, deadline=IMPORT_DEADLINE, what=f"importing {record.name}")
+            deadline = IMPORT_DEADLINE if record.placement == "in-process" else PREPARE_DEADLINE
+            await run_in_thread(runtime.load, deadline=deadline, what=f"importing {record.name}")
             loaded.frontend = await asyncio.to_thread(frontend_files, record) if manifest.frontend is not None else None
             record.timings["import"] = (time.perf_counter() - began) * 1000
             await admit(loaded, self._boundary, self._kernel.dispatcher, self._kernel.services, self._registrations)
@@ -126,7 +130,7 @@ class Lifecycle:
         """Let the modules of an installed package be imported again if those imported are another record's; return
         what undoes that where the import fails."""
         module = record.module
-        if module is None or record.why_not_reloadable is not None:
+        if module is None or record.why_not_reloadable is not None or record.placement != "in-process":
             return lambda: None
         before = self._imported.get(module, record)  # modules that the process had imported already are as good
         self._imported[module] = record
@@ -359,4 +363,13 @@ def _source(record: Record, catalogue: Catalogue) -> PluginSource:
         if declared is not None and kind.collector is not None:
             options = declared.model_dump(exclude={"entry"}, exclude_none=True)
             entries[hook] = Entry(declared.entry, kind.collector, options)
-    return PluginSource(record.name, record.module, record.root, record.reviewed, record.first_party, entries)
+    source = PluginSource(record.name, record.module, record.root, record.reviewed, record.first_party, entries)
+    assert record.manifest is not None
+    came, _, distribution = record.source.partition(":")
+    return replace(
+        source,
+        path=record.path,
+        distribution=distribution if came in ("entry-point", "package") else None,
+        placement=record.placement,
+        needs=record.manifest.runtime,
+    )

@@ -122,12 +122,11 @@ class Manager:
 
     def _review(self, records: Iterable[Record], codes: Mapping[str, Code]) -> None:
         """Decide on these records, and on what that means for those that require them."""
-        grants, disabled = self.grants.read(), self.switches.load().disabled
+        grants, switches = self.grants.read(), self.switches.load()
         publishers = Publishers(self.report.manifests())
         for record in records:
             name = record.name
-            is_disabled = name in disabled
-            self.review.decide(record, grants.get(name), codes.get(name), disabled=is_disabled, publishers=publishers)
+            self.review.decide(record, grants.get(name), codes.get(name), switches=switches, publishers=publishers)
             if record.state in (PluginState.INVALID, PluginState.INCOMPATIBLE):
                 self._keep_load(record, record.problems)
         self._refuse_dependents(may_stay=True)

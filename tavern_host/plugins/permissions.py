@@ -125,6 +125,7 @@ class _Asking:
         self._ui()
         self._services()
         self._events()
+        self._runtime()
         frontend = self._manifest.frontend
         if frontend is not None and frontend.folder() is not None:
             self._want(*FRONTENDS[frontend.mode])
@@ -208,6 +209,15 @@ class _Asking:
             if not is_own(self._manifest.name, pattern):
                 text = f"Publish events {_described(pattern)}, which others take for the host's or another plugin's."
                 self._want(f"events.publish:{pattern}", "intercept", text)
+
+    def _runtime(self) -> None:
+        runtime = self._manifest.runtime
+        for host in dict.fromkeys(runtime.network):
+            self._want(f"network:{host}", "intercept", f"Reach {host} from a process of its own.")
+        for path in dict.fromkeys(runtime.files.read):
+            self._want(f"files.read:{path}", "intercept", f"Read {path} from a process of its own.")
+        for path in dict.fromkeys(runtime.files.write):
+            self._want(f"files.write:{path}", "intercept", f"Change {path} from a process of its own.")
 
 
 def _numbered(key: Location, names: list[str], before: Iterable[str] = ()) -> Iterator[tuple[Location, str]]:

@@ -14,7 +14,7 @@ from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import PluginEnded, TavernError, describe, one_line
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 from tavern_host.contracts.manifest import Manifest
-from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.contracts.plugins import PermissionInfo, Placement, PluginState, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.ui import FrontendFiles, UiDeclaration
 from tavern_host.hooks.catalogue import Published
@@ -68,6 +68,7 @@ class Record:
     problems: list[Problem] = field(default_factory=list)
     permissions: list[PermissionInfo] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
+    placement: Placement = "in-process"
 
     def refuse(self, state: PluginState, *problems: Problem) -> None:
         """Record that the plugin is not to be used, and why."""

@@ -98,6 +98,8 @@ class Report:
             permissions=list(record.permissions),
             timings={stage: round(ms, 2) for stage, ms in record.timings.items()},
             contributions=self.contributions(record.name, collected=collected),
+            placement=record.placement,
+            process=loaded.runtime.process() if loaded is not None and collected else None,
         )
 
     def _conflicts(self, plugin: str) -> list[Problem]:

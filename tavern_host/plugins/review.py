@@ -14,12 +14,15 @@ from tavern_host import __version__
 from tavern_host.common.proxies import ProxySettings
 from tavern_host.contracts.audit import AuditLimits
 from tavern_host.contracts.manifest import Manifest, ModulesEntry
-from tavern_host.contracts.plugins import PermissionInfo, PluginState, Problem
+from tavern_host.contracts.plugins import PermissionInfo, Placement, PluginState, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.plugins.discovery import content_hash, file_hashes, has_code
-from tavern_host.plugins.grants import Grant
+from tavern_host.plugins.grants import Grant, Switches
 from tavern_host.plugins.permissions import CODE, IMPORT, Publishers, Trust, asked, decide
 from tavern_host.plugins.record import Record
+
+THIRD_PARTY = "thirdParty"
+"""Stands in `placement` for all plugins that are not first-party; no plugin can be called so."""
 
 Code = Mapping[str, bytes] | Problem | None
 """The hashes of a folder plugin's files, none where there is no code among them; why they cannot be read; or None
@@ -36,7 +39,8 @@ class OperatorFile(Model):
     `trust` names plugins that need no review (but for the code of a folder in a project), `disabled` those
     that are not loaded, `overrides` orders the plugins that override one service (the last is on top), `audit`
     says when a file of the audit log is closed, `proxy` which proxies are used in place of the environment's, `origins`
-    whose pages may send requests with a token, each as `https://inn.example`.
+    whose pages may send requests with a token, each as `https://inn.example`. `placement` says by name where plugins
+    run, and under `thirdParty` where those run that nobody placed.
     """
 
     trust: list[str] = Field(default_factory=list)
@@ -46,6 +50,7 @@ class OperatorFile(Model):
     audit: AuditLimits = Field(default_factory=AuditLimits)
     proxy: ProxySettings | None = None
     origins: list[Origin] = Field(default_factory=list)
+    placement: dict[str, Placement] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,9 +71,9 @@ class Review:
         return {record.name: _code(record) for record in records}
 
     def decide(
-        self, record: Record, grant: Grant | None, code: Code, *, disabled: bool, publishers: Publishers
+        self, record: Record, grant: Grant | None, code: Code, *, switches: Switches, publishers: Publishers
     ) -> None:
-        """Set a record's permissions, its state, and why it may not be loaded where it may not."""
+        """Set a record's permissions, its placement, its state, and why it may not be loaded where it may not."""
         manifest = record.manifest
         if manifest is None or record.state is PluginState.INVALID:
             return
@@ -83,15 +88,31 @@ class Review:
             manifest, code_hash=record.code_hash, undecided=undecided, publishers=publishers, places=record.places
         )
         problems += [*_namespace_problems(record, manifest), *record.faults]
+        record.placement = self.placement(record, switches)
         record.permissions = decide(wanted, grant, record.source, trust=self.trust_in(record))
         if problems:
             record.refuse(PluginState.INVALID, *problems)
-        elif (incompatible := _incompatibility(manifest)) is not None:
+        elif (incompatible := _incompatibility(manifest, record)) is not None:
             record.refuse(PluginState.INCOMPATIBLE, incompatible)
-        elif (out := self.left_out(record, disabled=disabled)) is not None:
+        elif (out := self.left_out(record, disabled=record.name in switches.disabled)) is not None:
             record.refuse(PluginState.DISABLED, out)
         elif missing := [p for p in record.permissions if not p.granted]:
             record.refuse(PluginState.NEEDS_REVIEW, _review_problem(record, manifest, missing, grant))
+
+    def placement(self, record: Record, switches: Switches) -> Placement:
+        """Return where a plugin is to run: as `host.yaml` says by name, else as the operator said since, else as its
+        manifest asks, else as `host.yaml` says of third parties. What has no code, and the host's own, runs here."""
+        said, manifest = self.operator.placement, record.manifest
+        has_code = record.module is not None or record.code_hash is not None
+        if record.first_party or manifest is None or not has_code:
+            return "in-process"
+        named = said.get(record.name) or switches.placed.get(record.name)
+        if named is not None:
+            return named
+        if manifest.runtime.placement == "process":
+            return "process"
+        is_embedded = record.source.startswith("embedded:")
+        return "in-process" if is_embedded else said.get(THIRD_PARTY, "in-process")
 
     def trust_in(self, record: Record) -> Trust:
         """Return what of a plugin needs no grant."""
@@ -162,13 +183,20 @@ def _namespace_problems(record: Record, manifest: Manifest) -> list[Problem]:
     ]
 
 
-def _incompatibility(manifest: Manifest) -> Problem | None:
+def _incompatibility(manifest: Manifest, record: Record) -> Problem | None:
     if not SpecifierSet(manifest.api_version).contains(Version(__version__), prereleases=True):
         hint = f"install a version of {manifest.name} for tavern-host {__version__}"
         return Problem(message=f"it is made for tavern-host {manifest.api_version}; this is {__version__}", hint=hint)
-    if manifest.runtime.placement == "process" or manifest.runtime.wire != 1:
-        message = "it asks to run in a process of its own, or for another wire version"
-        return Problem(message=message, hint="this host runs wire 1, in process")
+    if manifest.runtime.wire != 1:
+        message = f"it is made for the wire version {manifest.runtime.wire}; this host has 1"
+        return Problem(message=message, hint=f"install a version of {manifest.name} for tavern-host {__version__}")
+    if record.placement != "in-process":
+        why = "its manifest says so (runtime.placement)" if manifest.runtime.placement == "in-process" else ""
+        if record.source.startswith("embedded:"):
+            why = "it is a part of the program that the host is in"
+        if why:
+            hint = f"say `placement: {{{manifest.name}: in-process}}` in host.yaml, or disable it"
+            return Problem(message=f"it cannot run in a process of its own, as it is placed: {why}", hint=hint)
     return None
 
 

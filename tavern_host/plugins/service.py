@@ -26,6 +26,7 @@ from tavern_host.contracts.plugins import (
     DescribedRoute,
     Explanation,
     FileVersions,
+    Placement,
     PluginAsset,
     PluginInfo,
     Plugins,
@@ -173,6 +174,27 @@ class HostPlugins(Plugins):
                 await self._manager.lifecycle.drained(one)
         return self._manager.info(name)
 
+    async def place(self, name: str, placement: Placement | None, *, call: CallContext | None = None) -> PluginInfo:
+        """Run a plugin there from now on, or with None where its manifest and `host.yaml` say; a running host loads it
+        there at once, while what is in flight ends where it began.
+
+        Raises `Conflict` for a plugin that is not placed, or of which `host.yaml` says another place.
+        """
+
+        async def place(record: Record) -> None:
+            self._manager.check_not_loading(name)
+            said = self._manager.review.operator.placement.get(name)
+            if record.first_party or (said is not None and said != placement):
+                why = (
+                    "is first-party and runs in the host's process" if record.first_party else f"is {said} in host.yaml"
+                )
+                raise Conflict(f"{name} {why}")
+            async with self._decision(call, "plugin.placed", name, {"placement": placement}):
+                await asyncio.to_thread(self._switches.place, name, placement)
+            await self._manager.reconcile(await self._refreshed([name]))
+
+        return await self._decided(name, place)
+
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
         """Reload one plugin, or look for all that are new, changed or gone; return those concerned. One that is gone is
         as it was, in the state `gone`.
@@ -311,7 +333,7 @@ class HostPlugins(Plugins):
                     changed.append(name)
             elif manager.review.left_out(record, disabled=name in switches.disabled) is not None:
                 disabled += [record] if name in manager.active else []
-            elif record.state is PluginState.DISABLED:
+            elif record.state is PluginState.DISABLED or record.placement != manager.review.placement(record, switches):
                 changed.append(name)
         if revoked:
             await manager.reconcile(revoked, drain=False)

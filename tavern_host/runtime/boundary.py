@@ -16,6 +16,7 @@ from tavern_host.contracts.events import Event
 from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.runtime.in_process import InProcessRuntime
+from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.source import PluginSource
 
 Method = Callable[..., Any]
@@ -34,11 +35,17 @@ class Observer(Protocol):
 
 
 class Boundary:
-    """Hands out the ways into a plugin; this one, those of the host's own process, with no boundary but the rules."""
+    """Hands out the ways into a plugin; this one, those of the host's own process, with no boundary but the rules, and
+    into a process of its own where the plugin is placed so."""
+
+    def __init__(self, catalogue: object = None) -> None:
+        self._catalogue = catalogue
 
     def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
         """Return what loads a plugin and reaches its code."""
-        return InProcessRuntime(source, context)
+        if source.placement == "in-process":
+            return InProcessRuntime(source, context)
+        return first_party_part("placement:isolated")(source, context, self._catalogue)  # type: ignore[no-any-return]
 
     def hook(self, info: HookImplInfo, function: Method) -> Method:
         """Return how the dispatcher calls a hook implementation that a runtime of this boundary gave."""

@@ -19,7 +19,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import handler_of, kind_of
 from tavern_host.contracts.errors import NotFound, TavernError
 from tavern_host.contracts.names import suggest
-from tavern_host.contracts.plugins import HookImplInfo, Problem
+from tavern_host.contracts.plugins import HookImplInfo, PluginProcess, Problem
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.deadline import contained, in_callers_task
@@ -102,6 +102,10 @@ class InProcessRuntime:
     def published(self, name: str) -> Any:
         """Return what `module:name`, counted from the plugin's package, names. Raises `NotFound`."""
         return self._resolve(f"{self._package}.{name}")
+
+    def process(self) -> PluginProcess | None:
+        """Return the process that the plugin runs in, or None for the host's. Blocking."""
+        return None
 
     def function(self, handler: str) -> Callable[..., Any]:
         """Return what `module:name` names inside the plugin's package. Raises `NotFound`."""

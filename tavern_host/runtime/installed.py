@@ -75,13 +75,24 @@ def _own() -> list[_Distribution]:
 def first_party_modules(name: str) -> tuple[ModuleType, ...]:
     """Return the modules of this name that first-party plugins have in their packages, loaded or not, enabled or not:
     parts of the program that the host finds there. No project and no other distribution can add one."""
-    found = (module for module, folder in _first_party() if (folder / f"{name}.py").exists())
+    found = (module for module, folder in first_party() if (folder / f"{name}.py").exists())
     return tuple(importlib.import_module(f"{module}.{name}") for module in found)
 
 
+_said: list[tuple[str, Path]] = []
+
+
+def take_first_party(packages: Iterable[str]) -> None:
+    """Take the host's word for which packages are first-party, in a process that it has started for a plugin."""
+    found = ((name, importlib.util.find_spec(name)) for name in packages)
+    _said[:] = [(name, Path(spec.origin).parent) for name, spec in found if spec is not None and spec.origin]
+
+
 @functools.cache
-def _first_party() -> tuple[tuple[str, Path], ...]:
-    """Return the packages of the first-party plugins with their folders: the same as long as this process runs."""
+def first_party() -> tuple[tuple[str, Path], ...]:
+    """The packages of the first-party plugins with their folders: the same as long as this process runs."""
+    if _said:
+        return tuple(_said)
     own = _own()
     found = [_installed(entry, one, None, own) for one in own for entry in one.entry_points()]
     return tuple((one.module, one.folder) for one in found if one.first_party and one.folder is not None)
@@ -91,7 +102,7 @@ def is_published(module: str) -> bool:
     """Return whether a module is one of the host's contracts, or of the `api` of a first-party plugin."""
     package, _, part = module.partition(".")
     own = package == _RUNNING.name and part.startswith("contracts.")
-    return own or (part.startswith("api.") and package in {name for name, _ in _first_party()})
+    return own or (part.startswith("api.") and package in {name for name, _ in first_party()})
 
 
 @functools.cache
@@ -108,7 +119,7 @@ def catalogue(language: str) -> Catalogue:
     """Return what the texts of the host and of first-party plugins are in a language; no others speak for the host."""
     if language == "en":
         return Catalogue()
-    folders = [_RUNNING, *(folder for _, folder in _first_party())]
+    folders = [_RUNNING, *(folder for _, folder in first_party())]
     return Catalogue.read(language, [folder / "messages" / f"{language}.json" for folder in folders])
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tavern_host.contracts.manifest import Runtime
+from tavern_host.contracts.plugins import Placement
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -22,7 +25,9 @@ class PluginSource:
     """Where a plugin's code is. `module` is None for a folder plugin, which is imported from `root`.
 
     `reviewed` is by path the hash of each file that may be imported (None: any may). `entries` are collected by hook;
-    when the plugin is loaded, or with `is_lazy` when they are first asked for.
+    when the plugin is loaded, or with `is_lazy` when they are first asked for. `path` is the folder of its own that it
+    was installed in with what it depends on, `distribution` what installed it, `placement` where it runs, `needs` what
+    it needs there.
     """
 
     name: str
@@ -31,6 +36,10 @@ class PluginSource:
     reviewed: Mapping[str, bytes] | None = None
     is_lazy: bool = False
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    path: Path | None = None
+    distribution: str | None = None
+    placement: Placement = "in-process"
+    needs: Runtime = field(default_factory=Runtime)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,16 @@ async def _switch_plugin(request: web.Request) -> web.Response:
     return _done(request, f"{name} is {plugin.state.value}", [plugin])
 
 
+async def _place_plugin(request: web.Request) -> web.Response:
+    """Run a plugin in the host's process, or in one of its own."""
+    from tavern_host.contracts.host_api import PluginPlacement
+
+    wanted = read_model(PluginPlacement, read_json(await body_of(request), "the body"), "the body")
+    host = host_of(request)
+    plugin = await host.place(request.match_info["name"], wanted.placement, call=call_of(host))
+    return web.json_response(_shown(request, plugin))
+
+
 async def _reload(request: web.Request) -> web.Response:
     """Reload the plugin that the path names; without a name, all that are new, changed or gone."""
     host = host_of(request)
@@ -94,6 +104,7 @@ def _done(request: web.Request, message: str, plugins: list[PluginInfo]) -> web.
 
 _PLUGIN = "tavern_host.contracts.plugins:PluginInfo"
 _CHANGED = "tavern_host.contracts.host_api:PluginsChanged"
+_PLACEMENT = "tavern_host.contracts.host_api:PluginPlacement"
 _SWITCH = "tavern_host.contracts.host_api:PluginSwitch"
 
 ROUTES = (
@@ -101,6 +112,7 @@ ROUTES = (
     route("POST", "/api/plugins/reload", _reload, answer=_CHANGED, access="operate"),
     route("GET", "/api/plugins/{name}", _show_plugin, answer=_PLUGIN),
     route("PUT", "/api/plugins/{name}/state", _switch_plugin, body=_SWITCH, answer=_CHANGED, access="operate"),
+    route("PUT", "/api/plugins/{name}/placement", _place_plugin, body=_PLACEMENT, answer=_PLUGIN, access="operate"),
     route("POST", "/api/plugins/{name}/grant", _grant_plugin, answer=_PLUGIN, access="operate"),
     route("POST", "/api/plugins/{name}/revoke", _revoke_plugin, answer=_PLUGIN, access="operate"),
     route("POST", "/api/plugins/{name}/reload", _reload, answer=_CHANGED, access="operate"),

@@ -519,6 +519,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "plugins.revoke": ["other"],
     "plugins.enable": ["other"],
     "plugins.disable": ["other"],
+    "plugins.place": ["other", "in-process"],
     "plugins.reload": ["other"],
     "settings.options": ["tavern-llm"],
     "settings.values": ["tavern-llm"],

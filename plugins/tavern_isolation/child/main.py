@@ -26,7 +26,7 @@ from tavern_host.contracts.services import ServiceInfo, implements
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.deadline import contained
 from tavern_host.runtime.in_process import InProcessRuntime
-from tavern_host.runtime.installed import is_published
+from tavern_host.runtime.installed import is_published, take_first_party
 from tavern_host.runtime.interface_check import interface_problems
 from tavern_host.runtime.source import Entry, PluginSource
 from tavern_host.runtime.threads import run_in_thread
@@ -109,6 +109,7 @@ class Child:
 
     async def _load(self, head: Head, parts: Message) -> Message:
         hello = self._hello = decode(parts[0], Hello)
+        take_first_party(hello.first_party)
         for name in [name for name in os.environ if name.upper().endswith("_PROXY")]:
             del os.environ[name]
         os.environ.update(hello.proxies)

@@ -258,6 +258,8 @@ class SandboxLaunch(Model):
     `HTTP_PROXY` says. `channel`: the program may write its result to the descriptor 3. Without `address_space` memory
     is limited by what is used only, not by what is reserved. Of `limits`, `wall` is left to the output's reader.
     `calls` is a descriptor of this process, one end of a pair of sockets, that the program has as 7 (TAVERN_CALLS_FD).
+    A `lasting` program runs as long as a host: it is looked at less often while it does nothing, and the first output
+    says that it began. `user` is who it runs as where root makes the sandbox, in place of any unused user.
     """
 
     argv: list[str]
@@ -269,10 +271,13 @@ class SandboxLaunch(Model):
     channel: bool = False
     calls: int | None = None
     address_space: bool = True
+    lasting: bool = False
+    user: int | None = None
 
 
 class SandboxOutput(Model):
-    """What comes out of a sandbox, in order; the last one is `ended`.
+    """What comes out of a sandbox, in order; the last one is `ended`. A `lasting` program gives `begun` first, whose
+    `pid` is that of the first process in the sandbox.
 
     Of `ended`, `exit_code` is negative where a signal ended the program (-9 for SIGKILL), and `data` says in words
     which files were not copied out of staged folders, if any. `reason` says which limit ended it: `memory`, `cpu`,
@@ -280,8 +285,9 @@ class SandboxOutput(Model):
     never began.
     """
 
-    kind: Literal["stdout", "stderr", "channel", "ended"]
+    kind: Literal["begun", "stdout", "stderr", "channel", "ended"]
     data: bytes = b""
+    pid: int | None = None
     exit_code: int | None = None
     reason: Literal["memory", "cpu", "processes", "files", "broken"] | None = None
     usage: ScriptUsage | None = None

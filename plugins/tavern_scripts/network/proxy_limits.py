@@ -22,6 +22,10 @@ class ProxyLimits:
     run_bytes: int = 1 << 30
 
 
+LASTING = ProxyLimits(in_all=1 << 62, run_bytes=1 << 62)
+"""The limits of a program that runs as long as a host: those of each connection alone."""
+
+
 @dataclass(frozen=True)
 class Connection:
     """What became of one connection, for the audit log. `host` is empty where none could be read; `reason` says why it

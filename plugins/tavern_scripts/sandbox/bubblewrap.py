@@ -130,7 +130,7 @@ class Bubblewrap:
             early = [name for name in launch.environment if name.startswith(_BEFORE_THE_PROGRAM)]
             if early:
                 raise BadLaunch(f"a program that root starts in a sandbox is not given the variable {early[0]}")
-            owner = _UNUSED + ((os.getpid() & 0xFFFF) << 12) + (slot & 0xFFF)
+            owner = launch.user or _UNUSED + ((os.getpid() & 0xFFFF) << 12) + (slot & 0xFFF)
             argv = [*self._argv, *_giving_up(self._setpriv, owner), *launch.argv]
         return Recipe(
             launch=launch,

@@ -71,6 +71,8 @@ async def run_recipe(recipe: Recipe, stdin: AsyncIterator[bytes]) -> AsyncIterat
     try:
         broken = await box.start()
         if broken is None:
+            if recipe.launch.lasting:
+                yield SandboxOutput(kind="begun", pid=box.pid)
             async for name, data in box.read():
                 yield SandboxOutput(kind=name, data=data)
             ended = await box.end()
@@ -130,6 +132,11 @@ class _Box:
             return f"the sandbox could not be made: {error}"
         self._begin(pid)
         return None
+
+    @property
+    def pid(self) -> int | None:
+        """The first process in the sandbox, from which all others come."""
+        return self._first.pid if self._first is not None else None
 
     async def read(self) -> AsyncIterator[tuple[Channel, bytes]]:
         """Yield what the program writes."""
@@ -329,6 +336,7 @@ class _Box:
             places,
             staged,
             counted=recipe.counted,
+            lasting=recipe.launch.lasting,
         )
         feeding, self._input = self._input, None
         self._tasks = [

@@ -16,6 +16,12 @@ from tavern_scripts.sandbox.cgroups import Group
 _EVERY = 0.02
 """How many seconds pass between two looks; where a control group limits and counts, five times that."""
 
+_LASTING = 4.0
+"""How many seconds pass at most between two looks at a program that lasts and does nothing: 0.1 % of a core."""
+
+_IDLE = 0.02
+"""Which part of a core a program that does nothing uses at most."""
+
 _SHARE = 0.002
 """How many seconds are added for each further sandbox that is watched at the time."""
 
@@ -60,10 +66,11 @@ class Watch:
         opened: Sequence[int] = (),
         *,
         counted: bool = False,
+        lasting: bool = False,
     ) -> None:
         """`first` is the process that all others come from. `places` are its own file systems, which are in memory, and
         there once there is `mark`; `opened` are those that are open already. With `counted` there may be no more
-        processes than allowed."""
+        processes than allowed. One that is `lasting` is looked at less and less often while it does nothing."""
         self._first = first
         self._limits = limits
         self._group = group
@@ -72,19 +79,24 @@ class Watch:
         self._folders = places
         self._opened = opened
         self._counted = counted
+        self._lasting = lasting
         self._places: list[int] | None = None
         self.reason: Reason | None = None
         self.cpu_ms: float | None = None
+        self._used_before = 0.0
         self.peak: int | None = None
 
     async def run(self) -> None:
         """Watch until cancelled, or until there was a reason to end it."""
         _watching.add(self)
+        every = 0.0
         try:
             while self.reason is None:
-                every = _EVERY + _SHARE * (len(_watching) - 1)
+                shortest = _EVERY + _SHARE * (len(_watching) - 1)
                 is_counted = self._group is not None and self._group.cpu_ms() is not None
-                await asyncio.sleep(max(5 * _EVERY, every) if is_counted else every)
+                shortest = max(5 * _EVERY, shortest) if is_counted else shortest
+                every = min(max(2 * every, shortest), _LASTING) if self._is_idle(every) else shortest
+                await asyncio.sleep(every)
                 self._look()
         except Exception:
             self._end("broken")  # what is not watched is ended
@@ -93,6 +105,11 @@ class Watch:
             _watching.discard(self)
             for number in self._places or ():
                 os.close(number)
+
+    def _is_idle(self, seconds: float) -> bool:
+        """Return whether one that is lasting did next to nothing in the seconds since this was last asked."""
+        used, self._used_before = (self.cpu_ms or 0.0) - self._used_before, self.cpu_ms or 0.0
+        return self._lasting and used < seconds * _IDLE * 1000
 
     def finish(self) -> None:
         """Note what a control group counted, after the end."""
@@ -167,6 +184,11 @@ def tree(first: int) -> list[int]:
         for thread in threads:
             found += [int(child) for child in _read(f"/proc/{pid}/task/{thread}/children").split()]
     return found
+
+
+def memory_in_use(pids: list[int]) -> int:
+    """Return the bytes of memory that processes use, what they share with each other counted once."""
+    return sum(sum(_exact(_status(pid))) for pid in pids)
 
 
 def _counts(pid: int) -> tuple[int, int]:

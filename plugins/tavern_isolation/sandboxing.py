@@ -1,0 +1,80 @@
+"""Starts the children of one plugin in the sandbox of this machine, each with the plugin's packages and grants."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from socket import socket
+
+from tavern_host.context import PluginContext
+from tavern_host.runtime.source import PluginSource
+from tavern_isolation.carriers import Carrier, SandboxedProcess
+from tavern_isolation.environment import Builds, Environment, environment_of
+from tavern_isolation.launch import hand_over, launch_of, user_of
+from tavern_isolation.status import folder_of
+from tavern_scripts.api.environments import PinnedPackage, package_builder
+from tavern_scripts.api.sandbox import machine_sandbox, reaching
+
+_PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+
+
+class Sandboxing:
+    """The sandbox of one plugin. `environment` is there once a child was started."""
+
+    def __init__(self, source: PluginSource, context: PluginContext) -> None:
+        self._source = source
+        self._context = context
+        self.environment: Environment | None = None
+
+    async def prepare(self) -> Environment:
+        """Make ready what takes long, and return the plugin's packages. Raises `ServiceUnavailable` where no sandbox
+        holds, and what making the environment raises."""
+        sandbox, source, context = await machine_sandbox(), self._source, self._context
+        folder = folder_of(context.project) / "environments"
+        builds = Builds(package_builder(context, folder, sandbox.backend), self._report, _accept)
+        self.environment = await environment_of(
+            source.name,
+            root=source.root if source.module is None else None,
+            distribution=source.distribution,
+            path=source.path,
+            python=source.needs.python,
+            builds=builds,
+        )
+        return self.environment
+
+    def _report(self, line: str) -> None:
+        self._context.log.info("its packages: %s", line)
+
+    async def carry(self, end: socket) -> Carrier:
+        """Start a child. Raises as `prepare`, and `InvalidInput` for what the manifest asks for and cannot be given."""
+        environment, sandbox = await self.prepare(), await machine_sandbox()
+        source, context = self._source, self._context
+        user = user_of(context.project.id, source.name)
+        await asyncio.to_thread(hand_over, context.data_dir, user)
+        launch = await asyncio.to_thread(
+            launch_of,
+            source.needs,
+            environment,
+            end.fileno(),
+            own=source.root if source.module is None else None,
+            data=context.data_dir,
+            project=context.project,
+            user=user,
+        )
+        held = AsyncExitStack()
+        launch = await held.enter_async_context(reaching(launch, source.needs.network, context))
+        proxies = {name: value for name, value in launch.environment.items() if name.lower() in _PROXIES}
+        outputs = sandbox.backend.run(launch, _nothing())
+        return await SandboxedProcess.begun(sandbox.name, outputs, proxies, held)  # type: ignore[arg-type]
+
+
+async def _accept(packages: Sequence[PinnedPackage]) -> None:
+    """Have no objection to what is about to be installed."""
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    """Give nothing to read."""
+    no_pieces: tuple[bytes, ...] = ()
+    for piece in no_pieces:
+        yield piece
