@@ -102,10 +102,10 @@ def tavern_register_llm_adapters():
     return [LlmAdapterInfo(name="parrot", handler=f"{__name__}.web:Parrot", network=False)]
 """
 OVER = """
-from helpers.forwarding import forwarding
 from tavern_host import *
+from tavern_workflows.api.workflows import WorkflowManager
 
-class Over(forwarding(WORKFLOW_MANAGER)):
+class Over(ServiceOverride[WorkflowManager]):
     async def list_workflows(self):
         found = await self.original.list_workflows()
         return [one.model_copy(update={"id": one.id + "!"}) for one in found]
@@ -194,6 +194,15 @@ MODELS = {"extensions.tavern-llm.models": {"p": {"adapter": "parrot", "word": "h
 
 @pytest.fixture
 async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    written(tmp_path)
+    async with Host(tmp_path / "project", trust=["acme"], placement="process", settings=MODELS) as host:
+        info = host.plugin("acme")
+        assert info.state is PluginState.STARTED and not info.problems, info.problems
+        yield host
+
+
+def written(tmp_path: Path, **more: Any) -> None:
+    """Write the plugin into a project."""
     manifest = {
         "permissions": {
             "services": {"override": ["workflowManager"], "use": ["executionEngine:execute"]},
@@ -203,11 +212,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
         "configOptions": [{"key": "extensions.acme.word", "type": "string", "label": "Word", "defaultValue": "ho"}],
     }
     files = {"__init__.py": CODE, "over.py": OVER, "web.py": WEB, "nodes.py": NODES}
-    write_whole(tmp_path / "project" / "plugins" / "acme", "acme", files, HOOKED, **manifest)
-    async with Host(tmp_path / "project", trust=["acme"], placement="process", settings=MODELS) as host:
-        info = host.plugin("acme")
-        assert info.state is PluginState.STARTED and not info.problems, info.problems
-        yield host
+    write_whole(tmp_path / "project" / "plugins" / "acme", "acme", files, HOOKED, **manifest, **more)
 
 
 async def run(host: Host, **metadata: Any) -> Run:
