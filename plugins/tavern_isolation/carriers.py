@@ -30,12 +30,15 @@ class Carrier(Protocol):
     sandbox: str
     proxies: dict[str, str]
 
-    async def run(self, said: Callable[[bytes], None]) -> str:
+    async def run(self, said: Said) -> str:
         """Pass on what it prints until all of it has ended; return in words how."""
 
     def kill(self) -> None:
         """End all of it at once."""
 
+
+Said = Callable[[bytes], float]
+"""Takes what was printed, and returns in how many seconds it takes more."""
 
 Carry = Callable[[socket.socket], Awaitable[Carrier]]
 """Starts a child that has this end of its link."""
@@ -66,11 +69,11 @@ class PlainProcess:
         )
         return cls(process, proxies)
 
-    async def run(self, said: Callable[[bytes], None]) -> str:
+    async def run(self, said: Said) -> str:
         """Pass on what it prints until it has ended; return in words how."""
         assert self._process.stdout is not None
-        while data := await self._process.stdout.read(1 << 16):
-            said(data)
+        while data := await self._process.stdout.read(1 << 16):  # noqa: ASYNC110  # it reads no faster than it may
+            await asyncio.sleep(said(data))
         await self._process.wait()
         return how_ended(self._process.returncode or 0)
 
@@ -120,14 +123,14 @@ class SandboxedProcess:
             await held.aclose()
             raise
 
-    async def run(self, said: Callable[[bytes], None]) -> str:
+    async def run(self, said: Said) -> str:
         """Pass on what it prints until all of it has ended; return in words how."""
         how = "its sandbox is gone"
         try:
             async with self._held, aclosing(self._outputs):
                 async for output in self._outputs:
                     if output.kind != "ended":
-                        said(output.data)
+                        await asyncio.sleep(said(output.data))
                     elif output.reason is not None:
                         how = f"it reached its limit of {output.reason}"
                     else:

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
+from tavern_isolation import pace
 from tavern_isolation.carriers import Carrier, Carry
 from tavern_isolation.link import GRACE, Link
+from tavern_isolation.pace import Pace
 from tavern_isolation.requests import Requests
 
 PING_EVERY = 2.0
@@ -25,6 +27,8 @@ EXIT_GRACE = 0.5
 _LINE = 10_000
 """Characters of a line of output that reach the log."""
 _LAST_LINES = 5
+_AT_ONCE = 200
+"""Lines that are logged of what is read at a time."""
 
 
 class ChildProcess:
@@ -37,6 +41,7 @@ class ChildProcess:
         self._ended = ended
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._rest = b""
+        self._pace = Pace()
         self._running = asyncio.create_task(carrier.run(self._read), name=f"{plugin}: its process")
         self._ending: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -59,7 +64,9 @@ class ChildProcess:
         finally:
             theirs.close()
         child = cls(carrier, plugin, log, ended)
-        child.link = await Link.open(ours, f"the process of {plugin}", requests.serve, requests.notice, child._lost)
+        child.link = await Link.open(
+            ours, f"the process of {plugin}", requests.serve, requests.notice, child._lost, Pace()
+        )
         return child
 
     # --- its end ---------------------------------------------------------------------------------------------
@@ -124,12 +131,16 @@ class ChildProcess:
             except Exception:
                 return  # it ended, which is said elsewhere
 
-    def _read(self, data: bytes) -> None:
+    def _read(self, data: bytes) -> float:
+        """Log what was printed; return in how many seconds more is taken."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LINE:
             lines, self._rest = [*lines, self._rest], b""
-        for line in lines:
+        for line in lines[:_AT_ONCE]:
             self._say(line)
+        if len(lines) > _AT_ONCE:
+            self._log.warning("it prints faster than is logged: %d lines are left out", len(lines) - _AT_ONCE)
+        return self._pace.take(pace.LINE * (1 + min(len(lines), _AT_ONCE)))
 
     def _say(self, line: bytes) -> None:
         text = line.decode(errors="replace")[:_LINE]

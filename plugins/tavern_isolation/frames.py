@@ -22,7 +22,8 @@ HEADER: Final = struct.Struct("!IBHII")
 LENGTH: Final = struct.Struct("!I")
 
 NOTICE, CALL, CANCEL, CREDIT, REPLY, ERROR, CANCELLED, STREAM, ITEM, END = range(10)
-"""The kinds of frames. Of a call's number that its maker gave it speak CALL, CANCEL and CREDIT; the others answer."""
+"""The kinds of frames. Of a call's number that its maker gave it speak CALL, CANCEL and CREDIT; the others answer. In a
+CREDIT the number of the other call is that of the items which were read."""
 
 
 class Malformed(Exception):

@@ -12,23 +12,28 @@ from tavern_isolation.frames import Malformed, Message
 
 WINDOW: Final = 16
 """Items of a stream that may be on their way before its reader asks for more."""
+WINDOW_BYTES: Final = 4_000_000
+"""Bytes of such items; while there are not more, one of any size may be sent."""
 
 
 class Stream:
     """A stream of messages from the other side: an iterator with one reader, and `aclose`."""
 
-    def __init__(self, more: Callable[[], None], stop: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, more: Callable[[int], None], stop: Callable[[], Awaitable[None]]) -> None:
         self._more = more
         self._stop = stop
         self._items: deque[Message] = deque()
         self._taken = 0
+        self._taken_bytes = 0
+        self._bytes = 0
         self._end: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     def arrived(self, parts: Message) -> None:
         """Keep an item. Raises what ends the link for one that was not asked for."""
-        if len(self._items) + self._taken >= WINDOW:
+        if len(self._items) + self._taken >= WINDOW or self._bytes > WINDOW_BYTES:
             raise Malformed("an item for which nobody asked")
+        self._bytes += sum(map(len, parts))
         self._items.append(parts)
         self._wake()
 
@@ -50,11 +55,14 @@ class Stream:
                 raise self._end
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
+        parts = self._items.popleft()
         self._taken += 1
-        if self._taken >= WINDOW // 2:
-            self._taken = 0
-            self._more()
-        return self._items.popleft()
+        self._taken_bytes += sum(map(len, parts))
+        if self._taken >= WINDOW // 2 or self._taken_bytes > WINDOW_BYTES:
+            self._more(self._taken)
+            self._bytes -= self._taken_bytes
+            self._taken = self._taken_bytes = 0
+        return parts
 
     async def aclose(self) -> None:
         """End the stream on the other side, and give that a moment."""
@@ -98,25 +106,29 @@ class Asked:
 class Served:
     """A call that is carried out here."""
 
-    __slots__ = ("_credit", "_more", "is_answered", "number", "task")
+    __slots__ = ("_bytes", "_more", "_sent", "is_answered", "number", "size", "task")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, size: int) -> None:
         self.number = number
+        self.size = size
         self.is_answered = False
         self.task: asyncio.Task[None]
-        self._credit = WINDOW
+        self._sent: deque[int] = deque()
+        self._bytes = 0
         self._more: asyncio.Event | None = None
 
-    async def may_send(self) -> None:
-        """Wait until the reader wants an item."""
-        while self._credit == 0:
+    async def may_send(self, size: int) -> None:
+        """Wait until the reader wants an item, of so many bytes."""
+        while len(self._sent) >= WINDOW or self._bytes > WINDOW_BYTES:
             self._more = self._more or asyncio.Event()
             self._more.clear()
             await self._more.wait()
-        self._credit -= 1
+        self._sent.append(size)
+        self._bytes += size
 
-    def add_credit(self) -> None:
-        """Allow half a window more, never more than a window."""
-        self._credit = min(self._credit + WINDOW // 2, WINDOW)
+    def add_credit(self, items: int) -> None:
+        """Note that so many items were read."""
+        for _ in range(min(items, len(self._sent))):
+            self._bytes -= self._sent.popleft()
         if self._more is not None:
             self._more.set()

@@ -22,6 +22,7 @@ from typing import Final
 from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure, Recursion, ServiceUnavailable
 from tavern_host.runtime.codec import decode_error, encode_error
 from tavern_host.runtime.threads import is_being_cancelled
+from tavern_isolation import pace
 from tavern_isolation.frames import (
     CALL,
     CANCEL,
@@ -44,6 +45,7 @@ from tavern_isolation.frames import (
     text,
 )
 from tavern_isolation.in_flight import Asked, Served, Stream
+from tavern_isolation.pace import Pace
 
 Serve = Callable[[str, Message], Awaitable["Message | AsyncIterator[Message]"]]
 """Carries out a call by name; the answer is a message or a stream of them."""
@@ -52,6 +54,8 @@ MAX_CALLS: Final = 1_000
 """Calls of one side in flight."""
 MAX_NESTED: Final = 16
 """How deep calls to and fro may be in each other."""
+MAX_HELD: Final = 2 * MAX_MESSAGE
+"""Bytes of the arguments of all calls of the other side that are carried out."""
 MAX_WAITING: Final = MAX_MESSAGE
 """Bytes that may wait to be sent before callers wait, too."""
 GRACE: Final = 2.0
@@ -67,7 +71,12 @@ class Link(asyncio.BufferedProtocol):
     called once, with the reason in words."""
 
     def __init__(
-        self, peer: str, serve: Serve, notice: Callable[[str, Message], None], ended: Callable[[str], None]
+        self,
+        peer: str,
+        serve: Serve,
+        notice: Callable[[str, Message], None],
+        ended: Callable[[str], None],
+        limit: Pace | None = None,
     ) -> None:
         self._peer = peer
         self._serve = serve
@@ -85,6 +94,9 @@ class Link(asyncio.BufferedProtocol):
         self._is_paused = False
         self._room = asyncio.Event()
         self._room.set()
+        self._pace = limit
+        self._is_waiting = False
+        self._arguments = 0
         self._incoming = bytearray(2 * SLICE)
         self._held = 0
         self._large: Partial | None = None
@@ -97,12 +109,19 @@ class Link(asyncio.BufferedProtocol):
         serve: Serve,
         notice: Callable[[str, Message], None],
         ended: Callable[[str], None],
+        limit: Pace | None = None,
     ) -> Link:
-        """Return the link over one end of a socket pair, which it owns from now on."""
+        """Return the link over one end of a socket pair, which it owns from now on. With a `limit`, calls and notices
+        of the other side that come faster wait in the socket."""
         end.setblocking(False)
-        link = cls(peer, serve, notice, ended)
+        link = cls(peer, serve, notice, ended, limit)
         await link._loop.create_connection(lambda: link, sock=end)
         return link
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether neither side waits for the other."""
+        return not self._asked and not self._served
 
     @property
     def in_flight(self) -> int:
@@ -163,7 +182,7 @@ class Link(asyncio.BufferedProtocol):
             else:
                 self._send(STREAM, number, 0, ())
                 async for item in answer:
-                    await served.may_send()
+                    await served.may_send(sum(map(len, item)))
                     self._send(ITEM, number, 0, item)
                 self._send(END, number, 0, ())
             served.is_answered = True
@@ -179,6 +198,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _carried_out(self, served: Served, task: asyncio.Task[None]) -> None:
         self._served.pop(served.number, None)
+        self._arguments -= served.size
         if not served.is_answered:
             self._send(CANCELLED, served.number, 0, ())
 
@@ -241,7 +261,7 @@ class Link(asyncio.BufferedProtocol):
 
     def _read(self) -> None:
         at = 0
-        while self._held - at >= HEADER.size and not self._reason:
+        while self._held - at >= HEADER.size and not self._reason and not self._is_waiting:
             header = HEADER.unpack_from(self._incoming, at)
             size, begin = header[0], at + HEADER.size
             if size > MAX_MESSAGE:
@@ -262,19 +282,38 @@ class Link(asyncio.BufferedProtocol):
         _, kind, count, number, parent = header
         if kind > END:
             raise Malformed(f"of the kind {kind}")
+        if self._pace is not None and kind <= CALL:
+            seconds = self._pace.take(pace.CALL if kind == CALL else pace.NOTICE)
+            if seconds > 0:
+                self._wait(seconds)
         if kind == NOTICE:
             name, *rest = split(count, body, at_least=1)
             self._notice(text(name), tuple(rest))
         elif kind == CALL:
             name, *rest = split(count, body, at_least=1)
-            self._begin(number, parent, text(name), tuple(rest))
+            self._begin(number, parent, text(name), tuple(rest), len(body))
         elif kind in (CANCEL, CREDIT):
             if (served := self._served.get(number)) is not None:  # else it has ended meanwhile
-                served.task.cancel() if kind == CANCEL else served.add_credit()
+                served.task.cancel() if kind == CANCEL else served.add_credit(parent)
         else:
             self._answered(kind, number, split(count, body))
 
-    def _begin(self, number: int, parent: int, name: str, parts: Message) -> None:
+    def _wait(self, seconds: float) -> None:
+        """Read nothing for a while: what comes waits in the socket, and then who sends it."""
+        assert self._transport is not None and isinstance(self._transport, asyncio.ReadTransport)
+        self._is_waiting = True
+        self._transport.pause_reading()
+        self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_waiting = False
+        if not self._reason:
+            self.buffer_updated(0)
+        if not self._is_waiting and not self._reason:
+            assert isinstance(self._transport, asyncio.ReadTransport)
+            self._transport.resume_reading()
+
+    def _begin(self, number: int, parent: int, name: str, parts: Message, size: int) -> None:
         if number in self._served or len(self._served) >= MAX_CALLS:
             raise Malformed("a call under a number that is taken, or one too many")
         within = self._asked.get(parent)
@@ -282,7 +321,11 @@ class Link(asyncio.BufferedProtocol):
         if depth > MAX_NESTED:
             self._send_error(number, Recursion(f"calls to and from {self._peer} are {MAX_NESTED} deep in each other"))
             return
-        served = self._served[number] = Served(number)
+        if self._arguments + size > MAX_HELD:
+            self._send_error(number, ServiceUnavailable("the calls that are carried out have too large arguments"))
+            return
+        self._arguments += size
+        served = self._served[number] = Served(number, size)
         served.task = self._loop.create_task(self._carry_out(served, name, parts, depth), context=context)
         served.task.add_done_callback(partial(self._carried_out, served))
 
@@ -299,7 +342,8 @@ class Link(asyncio.BufferedProtocol):
         elif kind in (REPLY, STREAM, END) and (kind == END) is (asked.stream is None):
             raise Malformed("an answer within a stream, or the end of none")
         elif kind == STREAM:
-            asked.stream = Stream(partial(self._send, CREDIT, number, 0, ()), partial(self._cancel, asked))
+            more = lambda items: self._send(CREDIT, number, items, ())  # noqa: E731
+            asked.stream = Stream(more, partial(self._cancel, asked))
             asked.settle(asked.stream)
         else:
             error = None if kind in (REPLY, END) else _error(kind, parts)  # before it counts as answered

@@ -25,6 +25,10 @@ from tavern_isolation.typed import READ, Head, Lent, Typed, typed
 
 _MOST_TEXT = 100_000
 """Characters of one line of the log."""
+_MOST_SAID = 1_000_000
+"""Bytes of one notice, such as an event: the host keeps some of them."""
+_MOST_TASKS = 1_000
+"""Tasks of a plugin at a time."""
 
 
 class Requests:
@@ -52,6 +56,7 @@ class Requests:
             "progress": self._progress,
             "audit": self._audit,
         }
+        self._tasks = 0
         self.reports: dict[int, Report] = {}
         self._state: object = None
         self._revision = -1
@@ -72,6 +77,9 @@ class Requests:
         taken = self._notices.get(name)
         if taken is None:
             raise ValueError(f"a child cannot say {name!r:.80}")
+        if sum(map(len, parts)) > _MOST_SAID:
+            self._context.log.error("%s of its process is left out: it has over %d bytes", name, _MOST_SAID)
+            return
         try:
             taken(parts)
         except TavernError as error:  # it was understood, and may not be
@@ -157,9 +165,17 @@ class Requests:
             with suppress(PluginEnded):  # which is said once
                 await self.link.call("task", json.dumps({"task": number}).encode())
 
+        def ended(task: object) -> None:
+            self._tasks -= 1
+
         try:
-            self._context.tasks.spawn(end(), name=str(said["name"])[:200], finish=bool(said["finish"]))
-        except PermissionDenied:
+            if self._tasks >= _MOST_TASKS:
+                raise PermissionDenied(f"{self._context.plugin} has {_MOST_TASKS} tasks already")
+            task = self._context.tasks.spawn(end(), name=str(said["name"])[:200], finish=bool(said["finish"]))
+            self._tasks += 1
+            task.add_done_callback(ended)
+        except PermissionDenied as error:
+            self._context.log.error("%s", error.message)
             self.link.notify("end task", json.dumps({"task": number}).encode())
 
     # --- settings --------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 from helpers.repetition import Failures
 from helpers.waiting import until
 
+from tavern_host import clock
 from tavern_host.contracts.errors import (
     Conflict,
     InvalidInput,
@@ -26,8 +27,9 @@ from tavern_host.contracts.errors import (
 from tavern_isolation import frames
 from tavern_isolation import link as module
 from tavern_isolation.frames import Message
-from tavern_isolation.in_flight import WINDOW, Stream
+from tavern_isolation.in_flight import WINDOW, WINDOW_BYTES, Stream
 from tavern_isolation.link import Link
+from tavern_isolation.pace import Pace
 
 HEADER = struct.Struct("!IBHII")
 CALL, CANCEL, REPLY, STREAM, ITEM, END = 1, 2, 4, 7, 8, 9
@@ -42,6 +44,7 @@ class Side:
         self.ended: list[str] = []
         self.cancelled: list[str] = []
         self.closed = 0
+        self.item = b""
 
     async def serve(self, name: str, parts: Message) -> Any:
         match name:
@@ -73,7 +76,7 @@ class Side:
         try:
             for number in range(most):
                 self.given += 1
-                yield (str(number).encode(),)
+                yield (str(number).encode() + self.item,)
         finally:
             self.closed += 1
 
@@ -205,6 +208,17 @@ async def test_a_stream_waits_for_its_reader(sides: tuple[Side, Side]) -> None:
     assert (child.closed, host.link.in_flight) == (1, 0)
 
 
+async def test_a_stream_of_large_items_has_few_bytes_on_the_way(sides: tuple[Side, Side]) -> None:
+    host, child = sides
+    child.item = bytes(1_000_000)
+    stream = await host.link.call("count", b"100")
+    assert isinstance(stream, Stream)
+    for _ in range(50):
+        await host.link.call("echo")
+    assert child.given * 1_000_000 <= WINDOW_BYTES + 2_000_000
+    assert len([item async for item in stream]) == 100
+
+
 async def test_a_stream_that_is_left_ends_there(sides: tuple[Side, Side]) -> None:
     host, child = sides
     stream = await host.link.call("count", b"1000000")
@@ -247,6 +261,34 @@ async def test_a_reader_that_stands_still_stops_the_writer(alone: tuple[Side, so
     theirs.close()
     ended = await asyncio.gather(*sent, return_exceptions=True)
     assert {type(one) for one in ended} == {PluginEnded}
+
+
+# --- floods ----------------------------------------------------------------------------------------------
+
+
+async def test_what_comes_faster_than_its_pace_waits_and_nothing_is_lost() -> None:
+    host, child = Side(), Side()
+    ours, theirs = socket.socketpair()
+    host.link = await Link.open(ours, "the child", host.serve, host.notice, host.ended.append, Pace())
+    await child.open(theirs, "the host")
+    began = clock.monotonic()
+    for number in range(12_000):
+        child.link.notify(str(number))
+    await until(lambda: len(host.notices) == 12_000)
+    assert clock.monotonic() - began >= 1.4, "5,000 at once, and as many in each second"
+    assert [name for name, _ in host.notices] == [str(number) for number in range(12_000)]
+    assert await child.link.call("echo", b"x") == (b"x",) and not host.ended
+    await host.link.close()
+    await child.link.close()
+
+
+async def test_calls_with_too_much_in_them_are_refused(alone: tuple[Side, socket.socket]) -> None:
+    host, theirs = alone
+    loop = asyncio.get_running_loop()
+    for number in (1, 2, 3):
+        await loop.sock_sendall(theirs, frame(CALL, number, b"wait", bytes(frames.MAX_MESSAGE - 100)))
+    assert b"too large arguments" in await loop.sock_recv(theirs, 4_096)
+    assert not host.ended and host.link.is_idle is False
 
 
 MALFORMED = {

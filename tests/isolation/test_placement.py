@@ -1,13 +1,13 @@
-"""Where a plugin runs is for the operator to say, then for its manifest; no plugin runs in the host's process in silence
-where a process was asked for."""
+"""Where a plugin runs is for the operator to say, then for its manifest; none runs in the host's process in silence where
+another was asked for."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from helpers.repetition import Failures
 from helpers.plugin_files import write_whole
+from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict

@@ -1,4 +1,4 @@
-"""A plugin in a sandbox of its own does what it does in a plain process, and reaches nothing that it was not granted."""
+"""A plugin in a sandbox of its own does what it does in a plain process, and reaches only what it was granted."""
 
 from __future__ import annotations
 

@@ -1,0 +1,30 @@
+"""How fast a child may call its host, tell it something, and print: what comes faster waits, so that a flood costs who
+makes it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tavern_host import clock
+
+CALL: Final = 1 / 2_000
+"""Seconds of a child's pace that a call takes, so that there are 2,000 in a second for long."""
+NOTICE: Final = 1 / 5_000
+"""That of a notice, such as a line of the log or an event."""
+LINE: Final = 1 / 1_000
+"""That of a line of output."""
+_SHORTEST: Final = 0.01
+"""Seconds that a wait takes at least, so that there are few of them."""
+
+
+class Pace:
+    """A bucket that holds a second: what is taken out comes back as time passes."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def take(self, seconds: float) -> float:
+        """Take a part of a second out; return in how many seconds there is something again, 0 for at once."""
+        now = clock.monotonic()
+        self._until = max(self._until, now - 1.0) + seconds
+        return max(self._until - now, _SHORTEST) if self._until > now else 0.0
