@@ -80,6 +80,7 @@ class _Instance:
         self._config = config
         self._number = next(_numbers)
         self._generation = 0
+        self._is_kept = False
         self.items: ItemStream | None = self._items if runner.definition.traits.streams else None
 
     async def run(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> Values:
@@ -121,11 +122,18 @@ class _Instance:
             self._generation = generation
             keys, parts = packed(self._config, what.type)
             await runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
+            if what.traits.stateful:
+                self._is_kept = True
+                runner.child.kept += 1
         return await runner.ask(name, {**run.head, "object": self._number}, *run.parts)
 
     async def close(self) -> None:
         """Release what the instance holds."""
-        if self._generation == self._runner.child.generation:
+        child = self._runner.child
+        if self._is_kept:
+            self._is_kept = False
+            child.kept -= 1
+        if child.has(self._generation):
             await self._runner.ask("node.close", {"object": self._number})
 
 

@@ -246,7 +246,9 @@ class IsolatedRuntime(InProcessRuntime):
             if self.child.is_lost and info.function in self._kept:
                 return self._answered(info.hook, self._kept[info.function])
             result = await self._call_hook(await self.child.link(), info, arguments)
-            self._is_started |= info.hook == "tavern_startup"
+            if info.hook == "tavern_startup" and not self._is_started:
+                self._is_started = True
+                self.child.kept += 1  # what it began there
             return result
 
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in info.arguments]
@@ -401,7 +403,7 @@ class _StandIn:
         return remote_method(crossing, function, runtime.lent, self.open, "method", head)
 
     async def _close(self) -> None:
-        if self._generation == self._runtime.child.generation:
+        if self._runtime.child.has(self._generation):
             await self._runtime.ask("close", self._head)
 
 

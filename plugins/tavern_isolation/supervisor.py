@@ -17,10 +17,14 @@ DELAYS = (0.1, 5.0)
 not."""
 PERIOD = 300.0
 
+IDLE = 600.0
+"""Seconds after which a child is ended that nobody asks for anything, and that keeps nothing."""
+
 
 class Supervisor:
     """One plugin's child. `carry` starts one, `begin` has it load the plugin; `generation` counts them. `changed` is
-    called when there is another one, or none any more.
+    called when there is another one, or none any more. `kept` counts what is in the child and cannot be made again:
+    while there is any, a child is not ended for having nothing to do.
 
     What was open in a child is gone with it: holders of something in one compare the generation.
     """
@@ -43,13 +47,21 @@ class Supervisor:
         self._starting = asyncio.Lock()
         self._ends: list[float] = []
         self._is_stopped = False
+        self._used = 0.0
+        self._ending: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
         self.generation = 0
+        self.kept = 0
         self.last_error = ""
 
     @property
     def is_lost(self) -> bool:
         """Whether the child has ended and none took its place yet."""
         return self._process is None or self._process.is_lost
+
+    def has(self, generation: int) -> bool:
+        """Whether the child of this generation is there still."""
+        return generation == self.generation and not self.is_lost
 
     @property
     def carrier(self) -> Carrier | None:
@@ -66,6 +78,7 @@ class Supervisor:
         assert self._process is not None
         self._requests.catch_up()
         self._process.watch()
+        self._used = asyncio.get_running_loop().time()
         return self._process.link
 
     async def _restart(self) -> None:
@@ -84,7 +97,7 @@ class Supervisor:
         except Exception as error:
             self._note_end(f"it could not be started: {error}")
             raise PluginEnded(f"the process of {self._plugin} could not be started: {error}") from error
-        if self.carrier is not None and self.generation > 1:
+        if self.carrier is not None and recent:
             self._context.log.warning("it was started again, as process %d", self.carrier.pid)
 
     async def start(self) -> None:
@@ -99,6 +112,29 @@ class Supervisor:
             await process.stop()
             raise
         self._process = process
+        self._look_later(IDLE)
+        self._changed()
+
+    def _look_later(self, seconds: float) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """End a child that has had nothing to do for long; the next call starts another."""
+        process, loop = self._process, asyncio.get_running_loop()
+        if process is None or process.is_lost or self._is_stopped:
+            return
+        idle = loop.time() - self._used
+        if self.kept or not process.link.is_idle or idle < IDLE:
+            self._look_later(max(IDLE - idle, IDLE / 10))
+            return
+        self._process = None
+        self._context.log.info("its process %d had nothing to do and is ended", process.carrier.pid)
+        self._ending = loop.create_task(self._end(process), name=f"{self._plugin}: end of its idle process")
+
+    async def _end(self, process: ChildProcess) -> None:
+        await process.stop()
         self._changed()
 
     @property
@@ -120,9 +156,12 @@ class Supervisor:
         """End the child for good, after the plugin closed what it holds."""
         self._is_stopped = True
         self._requests.close()
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._ending is not None:
+            await self._ending
         if self._process is not None:
-            await self._process.stop()
-            self._changed()
+            await self._end(self._process)
 
     def kill(self) -> None:
         """End the child at once."""

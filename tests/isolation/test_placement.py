@@ -1,5 +1,4 @@
-"""Where a plugin runs is for the operator to say, then for its manifest; none runs in the host's process in silence where
-another was asked for."""
+"""Where a plugin runs is for the operator to say, then for its manifest; none runs in the host's process in silence."""
 
 from __future__ import annotations
 

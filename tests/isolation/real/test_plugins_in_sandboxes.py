@@ -18,6 +18,7 @@ from tavern_host.contracts.errors import Vetoed
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.plugins import PluginProcess, PluginState
 from tavern_host.contracts.workflows import Workflow
+from tavern_isolation import supervisor
 from tavern_scripts.sandbox import choose, machine
 from tests.isolation.real import test_plugins_in_processes as plain
 from tests.isolation.real.test_plugins_in_processes import (  # noqa: F401  # they run with the host below
@@ -178,6 +179,20 @@ async def test_a_host_starts_no_process_of_a_plugin_that_it_knows_until_it_is_ca
     (tmp_path / "project" / "plugins" / "acme" / "__init__.py").write_text(LOOKS + "\n# another\n")
     async with host_of(tmp_path) as host:
         assert process(host).starts == 1, "other files are looked at again"
+
+
+async def test_a_process_that_has_nothing_to_do_is_ended_and_started_for_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "IDLE", 0.2)
+    looking(tmp_path)
+    async with host_of(tmp_path) as host:
+        await tried(host, one="1")
+        first = process(host).pid
+        assert first is not None
+        await until(lambda: process(host).pid is None and not Path(f"/proc/{first}").exists(), "it is ended")
+        assert (await tried(host, one="1 + 1"))["one"] == "2" and process(host).pid != first
+        assert not process(host).last_error and host.plugin("acme").problems == []
 
 
 async def test_a_process_that_takes_too_much_memory_is_ended_and_says_so(tmp_path: Path) -> None:
