@@ -56,6 +56,15 @@ async def _plugin_granted_used_and_revoked(studio: Studio) -> None:
 
     operator = await page.context.new_page()  # the workflow stays open meanwhile
     await operator.goto(f"{page.url.partition('#')[0]}#/plugins/acme")
+    await operator.get_by_role("button", name="Run it in a process of its own").click()
+    await expect(operator.get_by_text("In a process and a sandbox of its own")).to_be_visible()
+    await forecast.get_by_label("city").fill("Bergen")
+    await page.get_by_label("Inspector").get_by_role("button", name="Run to here").click()
+    await expect(page.get_by_label("Inspector").get_by_text("rain in Bergen")).to_be_visible()
+    await operator.get_by_role("button", name="Look again").click()
+    await expect(operator.get_by_text("bubblewrap")).to_be_visible()
+    await Studio(studio.site, operator, studio.mistakes).picture("plugin-isolated")
+
     await operator.get_by_role("button", name="Revoke").click()
     await operator.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     await expect(operator.get_by_role("article").get_by_text("waits for you", exact=True)).to_be_visible()
