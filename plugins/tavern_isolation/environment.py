@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from importlib_metadata import Distribution
+from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -231,7 +232,20 @@ async def _built(declared: DeclaredPackages, chosen: Python, base: Packages, bui
     """Return the folder of what is declared; where something of the base is among it, in a version that fits the
     base."""
     wanted = WantedPackages(declared, chosen, base.constraints, _of_the_host())
-    return await builds.builder.build(wanted, builds.report, builds.check)
+    try:
+        return await builds.builder.build(wanted, builds.report, builds.check)
+    except Misconfigured as error:
+        names = {one.name for line in declared.requirements if not _fits(one := parsed(line, declared.source), base)}
+        needed = [line for line in base.constraints if parsed(line, DISTRIBUTION).name in names]
+        hint = f"; {DISTRIBUTION} and what it requires need {', '.join(needed)}" if needed else ""
+        details: dict[str, Any] = error.info.details
+        raise Misconfigured(f"{error.message}{hint}", **details) from None
+
+
+def _fits(wanted: Requirement, base: Packages) -> bool:
+    """Return whether what the base has is of a wanted version, if it has such a distribution."""
+    one = base.distributions.get(canonicalize_name(wanted.name))
+    return one is None or wanted.specifier.contains(one.version, prereleases=True)
 
 
 async def _base_built(chosen: Python, builds: Builds) -> Path:

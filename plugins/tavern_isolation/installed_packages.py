@@ -164,7 +164,7 @@ def _outermost(paths: Collection[PurePosixPath]) -> Iterator[str]:
         if not folders:
             if path.name.endswith(_SUFFIXES):
                 yield str(path)
-        elif folders[0].name != "__pycache__":
+        elif not folders[0].name.endswith(("__pycache__", "-stubs")):
             is_namespace = folders[0].name.isidentifier()
             whole = [folder for folder in folders if folder in packages] if is_namespace else folders
             yield str(whole[0] if whole else path)

@@ -70,7 +70,7 @@ def test_a_broken_file_or_none_says_nothing(home: Path) -> None:
         assert python_indexes({"HOME": str(home)}).default is None, broken
     indexes = python_indexes({"HOME": str(home), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(home)})
 
-    assert not indexes.reached().hosts and indexes.variables()["UV_NO_INDEX"] == "1"
+    assert not indexes.reached().hosts and indexes.no_index
     assert "UV_DEFAULT_INDEX" not in indexes.variables()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,7 +12,8 @@ from tavern_host import PluginContext
 from tavern_host.common.proxies import failed
 from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable
 from tavern_operations.advisories.database import MAX_FILE, Comparison, compare
-from tavern_operations.advisories.installed import installed
+from tavern_operations.advisories.installed import Installed, installed
+from tavern_operations.api.advisories import Advisory
 
 _PART = 1 << 20
 _SECONDS = 900.0
@@ -25,7 +27,11 @@ async def compared(context: PluginContext, named: str = "") -> Comparison:
     if not named:
         hint = f"name one with --database, or for always by `tavern settings set {_SETTING} FILE-OR-ADDRESS`"
         raise Misconfigured(f"there is no database of advisories: {hint}")
-    packages = await asyncio.to_thread(installed, context)
+    return await compared_with(context, named, await asyncio.to_thread(installed, context))
+
+
+async def compared_with(context: PluginContext, named: str, packages: Collection[Installed]) -> Comparison:
+    """Return what a database says about packages. Raises `Misconfigured`, `ServiceUnavailable`."""
     if urlsplit(named).scheme not in ("http", "https"):
         return await asyncio.to_thread(compare, Path(named), packages)
     with tempfile.TemporaryDirectory(prefix="tavern-advisories-") as folder:
@@ -33,6 +39,12 @@ async def compared(context: PluginContext, named: str = "") -> Comparison:
         file = Path(folder, name)
         await _download(context, named, file)
         return await asyncio.to_thread(compare, file, packages)
+
+
+async def about(context: PluginContext, named: str, packages: Mapping[str, str], place: str) -> list[Advisory]:
+    """Return the advisories about Python packages; see `api.advisories`."""
+    wanted = [Installed("PyPI", name, version, place) for name, version in packages.items()]
+    return (await compared_with(context, named, wanted)).found
 
 
 async def _download(context: PluginContext, address: str, file: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pkgutil import resolve_name
+
 from pydantic import Field
 
+from tavern_host.context import PluginContext
 from tavern_host.contracts.wire import Model
 
 ADVISORY = "ADVISORY"
@@ -24,3 +28,15 @@ class Advisory(Model):
     severity: str = ""
     summary: str = ""
     place: str
+
+
+async def advisories_about(
+    context: PluginContext, database: str, packages: Mapping[str, str], place: str
+) -> list[Advisory]:
+    """Return the advisories about versions of Python packages by name, be they installed or not; `database` is a file,
+    a folder or an address in the format OSV. Raises `Misconfigured`, and `ServiceUnavailable` where it cannot be read.
+    """
+    found: list[Advisory] = await resolve_name("tavern_operations.advisories.comparing:about")(
+        context, database, packages, place
+    )
+    return found

@@ -220,10 +220,10 @@ class Environments:
                 text = await self._carry_out(job, python, folder, report, manifest.source)
                 lines = "\n".join(left_out(read_requirements(text, "uv.lock").lines, manifest.without))
             if check is not None:
-                if "--hash=" not in lines:
-                    job = resolve_job(manifest, lines, interpreter, settings, build_scripts=self._build_scripts)
-                    lines = await self._carry_out(job, python, folder, report, manifest.source)
-                await check(pinned(lines, manifest.source))
+                job = resolve_job(manifest, lines, interpreter, settings, build_scripts=self._build_scripts)
+                resolved = await self._carry_out(job, python, folder, report, manifest.source)
+                await check(pinned(resolved, manifest.source))
+                lines = lines if "--hash=" in lines else resolved
             job = python_job(manifest, lines, interpreter, settings, build_scripts=self._build_scripts)
         else:
             assert isinstance(settings, NodeRegistries)

@@ -73,6 +73,7 @@ def resolve_job(
 ) -> Job:
     """Return how it is found out what would be installed: requirements with versions and hashes, on stdout."""
     uv = find_uv()
+    lines = re.sub(r" --hash=\S+", "", lines)
     argv = [*uv.argv, "pip", "compile", "--no-cache", "--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
     argv += ["--python", interpreter.program, "--no-python-downloads", f"{INPUT}/wanted.txt"]
     return _uv_job(uv, argv, manifest, lines, interpreter, indexes, "", build_scripts=build_scripts)
@@ -90,11 +91,13 @@ def _uv_job(
     build_scripts: bool,
 ) -> Job:
     files = {"wanted.txt": lines + "\n"}
-    if manifest.constraints:
+    if manifest.constraints and "--hash=" not in lines:  # else it was resolved with them
         files["constraints.txt"] = "\n".join(manifest.constraints) + "\n"
         argv += ["--constraints", f"{INPUT}/constraints.txt"]
     if not build_scripts:
         argv += ["--only-binary", ":all:"]
+    if indexes.no_index:
+        argv.append("--no-index")
     reached = indexes.reached()
     certificates, environment = _certificates(indexes.certificates)
     return Job(

@@ -55,9 +55,7 @@ class PythonIndexes:
     def variables(self) -> dict[str, str]:
         """Return the settings as variables of uv."""
         result = {"UV_NO_CONFIG": "1", "UV_KEYRING_PROVIDER": "disabled"}
-        if self.no_index:
-            result["UV_NO_INDEX"] = "1"
-        else:
+        if not self.no_index:  # uv has no variable for that, see `jobs.py`
             if index := self.default or python_index()[0]:
                 result["UV_DEFAULT_INDEX"] = index
             if self.more:

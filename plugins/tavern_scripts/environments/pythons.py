@@ -54,8 +54,8 @@ def _listed(answer: bytes) -> list[Python]:
 
 
 def _environment() -> dict[str, str]:
-    """Return what uv is asked with: pyenv has its Pythons on the path only where one is chosen."""
+    """Return what uv is asked with: pyenv's own commands only find the Pythons that somebody chose."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    folders = map(str, sorted((pyenv / "versions").glob("*/bin")))
+    path = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(each) != pyenv / "shims"]
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return {**kept, "PATH": os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])}
+    return {**kept, "PATH": os.pathsep.join([*path, *map(str, (pyenv / "versions").glob("*/bin"))])}

@@ -132,17 +132,12 @@ def left_out(lines: Iterable[str], names: Collection[str]) -> list[str]:
 
 
 def pinned(text: str, source: str) -> list[PinnedPackage]:
-    """Return what requirements with exact versions install. Raises `Refused` for one that leaves its version open."""
+    """Return what resolved requirements install. Raises `Refused`."""
     from packaging.requirements import Requirement
 
-    found = []
-    for line in read_requirements(text, source).lines:
-        parsed = Requirement(line.partition(" --hash=")[0])
-        parts = list(parsed.specifier)
-        if len(parts) != 1 or parts[0].operator != "==" or "*" in parts[0].version:
-            raise refuse(source, f"with hashes, {parsed.name} needs an exact version, such as {parsed.name}==1.2")
-        found.append(PinnedPackage(parsed.name, parts[0].version))
-    return found
+    lines = read_requirements(text, source).lines
+    wanted = [Requirement(line.partition(" --hash=")[0]) for line in lines]
+    return [PinnedPackage(one.name, part.version) for one in wanted for part in one.specifier]
 
 
 def _declared(table: dict[str, Any], text: str, source: str) -> Requirements:

@@ -1,0 +1,156 @@
+"""Environments of plugins that are really built, from wheels that are written here, and what a process sees of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.util
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from helpers.wheel_maker import wheel
+
+from tavern_host.contracts.errors import Misconfigured
+from tavern_isolation.environment import environment_of, host_python
+from tavern_scripts.api.environments import Python
+from tests.isolation.environment_bench import ROOT, Bench, bench, project
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("uv") is None, reason="needs uv: pip install uv")
+
+SAYS = "import alpha, beta; print(alpha.version, beta.version)"
+HOST = (ROOT, ROOT / "plugins")
+
+
+@pytest.fixture
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels, from which alone packages are installed."""
+    folder = tmp_path / "links"
+    folder.mkdir()
+    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    return folder
+
+
+@pytest.fixture
+async def table(tmp_path: Path, links: Path) -> AsyncIterator[Bench]:
+    """A bench whose builds take wheels from `links`."""
+    async with bench(tmp_path) as made:
+        yield made
+
+
+def add(links: Path, name: str, version: str = "1.0", *requires: str) -> str:
+    """Write a wheel with one module; return its hash."""
+    file = wheel(links, name, version, {f"{name}.py": f"version = {version!r}"}, requires=requires)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+async def another_python(table: Bench) -> Python:
+    """Return a Python of this machine that has another minor version than that of the tests."""
+    mine = host_python().version.rpartition(".")[0]
+    for one in await table.builds.builder.pythons():
+        minor = int(one.version.split(".")[1])
+        if minor >= 11 and not one.version.startswith(f"{mine}."):
+            return one
+    pytest.skip("needs another Python from 3.11 on: uv python install 3.13")
+
+
+async def test_two_plugins_with_contradicting_versions(table: Bench, links: Path) -> None:
+    for version in ("1.0", "2.0"):
+        add(links, "beta", version)
+    add(links, "alpha", "1.0", "beta")
+    old = await table.requiring("alpha", "beta<2", "tavern-host")
+    new = await table.requiring("alpha", "beta>=2")
+    again = await table.requiring("alpha", "beta<2", "tavern-tools")
+
+    assert (table.said(old, SAYS), table.said(new, SAYS)) == ("1.0 1.0", "1.0 2.0")
+    assert old.built and again == old and old.hash != new.hash
+    assert "pyproject.toml requires alpha, and it is not installed" in table.reports
+    assert table.reports.count(" + beta==1.0") == 1, "it is built once"
+    assert "alpha" not in str(old.packages) and "pydantic" in old.packages
+
+
+async def test_a_process_runs_with_what_it_has_and_nothing_else(table: Bench, links: Path) -> None:
+    add(links, "alpha")
+    built = await table.requiring("alpha")
+    for environment in (built, await table.of()):
+        assert table.said(environment, "import tavern_isolation.child.main, aiohttp, yaml; print('ok')", *HOST) == "ok"
+        for name in ("pytest", "hypothesis", "uv"):
+            lost = f"import importlib.util; print(importlib.util.find_spec({name!r}))"
+            assert table.said(environment, lost, *HOST) == "None"
+
+
+async def test_what_a_plugin_requires_takes_the_place_of_the_hosts(table: Bench, links: Path) -> None:
+    add(links, "networkx", "3.3")
+    other = await table.requiring("networkx<3.4")
+    asks = "import networkx, importlib.metadata as m; print(networkx.version, m.version('networkx'))"
+    assert table.said(other, asks) == "3.3 3.3"
+    assert "networkx" not in other.packages and "pydantic" in other.packages
+
+
+async def test_a_plugin_that_contradicts_the_host_is_told_so(table: Bench, links: Path) -> None:
+    add(links, "pydantic", "1.10")
+    with pytest.raises(
+        Misconfigured,
+        match=r"acme-notes: what pyproject.toml asks for .*tavern-host and what it requires need pydantic>=2",
+    ):
+        await table.requiring("pydantic<2")
+    with pytest.raises(Misconfigured, match="acme-notes: what pyproject.toml asks for could not be installed: .*alpha"):
+        await table.requiring("alpha")
+    assert not [*(table.folder / "environments").glob("*/content")]
+
+
+async def test_hashes_are_held_to(table: Bench, links: Path) -> None:
+    digest = add(links, "alpha")
+    found = await table.of(requirements=f"alpha==1.0 --hash=sha256:{digest}\n")
+    assert table.said(found, "import alpha; print(alpha.version)") == "1.0"
+    with pytest.raises(Misconfigured, match="requirements.txt asks for could not be installed"):
+        await table.of(requirements=f"alpha==1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(Misconfigured, match="all requirements must have their versions pinned"):
+        await table.of(requirements=f"alpha>=1.0 --hash=sha256:{digest}\n")
+
+
+async def test_advisories_are_asked_before_anything_is_installed(tmp_path: Path, links: Path) -> None:
+    add(links, "beta")
+    add(links, "alpha", "1.0", "beta")
+    affected = {"package": {"ecosystem": "PyPI", "name": "beta"}, "versions": ["1.0"]}
+    (tmp_path / "database.json").write_text(json.dumps({"id": "OSV-1", "affected": [affected]}))
+    async with bench(tmp_path, database=str(tmp_path / "database.json")) as table:
+        with pytest.raises(Misconfigured, match=r"acme-notes: nothing is installed, .* beta 1.0 \(OSV-1: no version"):
+            await table.requiring("alpha")
+        assert not [line for line in table.reports if "Installed" in line or "Prepared" in line]
+        assert not [*(tmp_path / "environments").glob("*/content")]
+
+
+async def test_builders_at_once_build_once(table: Bench, links: Path) -> None:
+    add(links, "alpha")
+    (table.folder / "acme_notes").mkdir()
+    (table.folder / "acme_notes" / "pyproject.toml").write_text(project("alpha"))
+    asked = [environment_of(name, root=table.folder / "acme_notes", builds=table.builds) for name in ("a", "b", "c")]
+    found = await asyncio.gather(*asked)
+    assert len({one.hash for one in found}) == 1 and table.reports.count(" + alpha==1.0") == 1
+
+
+async def test_a_python_that_is_not_there(table: Bench) -> None:
+    mine = host_python().version
+    with pytest.raises(Misconfigured, match=rf"asks for Python ==4\.2\.\* \(runtime.python in plugin.yaml\).*{mine}"):
+        await table.of(python="4.2")
+    with pytest.raises(Misconfigured, match=r"Python >=4 \(requires-python in pyproject.toml\).*uv python install"):
+        await table.of(project("alpha", requires_python=">=4"))
+
+
+async def test_another_python_has_the_hosts_requirements_too(
+    table: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await another_python(table)
+    for name in ("UV_FIND_LINKS", "UV_NO_INDEX"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("UV_INDEX_STRATEGY", "unsafe-best-match")
+    found = await table.of(python=other.version)
+    code = "import sys, tavern_isolation.child.main, pydantic; print(*sys.version_info[:3], pydantic.VERSION)"
+    import pydantic
+
+    assert table.said(found, code, *HOST) == f"{other.version.replace('.', ' ')} {pydantic.VERSION}"
+    assert (found.interpreter, found.python, found.built, found.packages) == (other.program, other.version, True, {})
+    assert (await table.of(python=other.version)) == found
