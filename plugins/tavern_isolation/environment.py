@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.errors import Misconfigured, PermissionDenied
 from tavern_host.contracts.plugins import GROUP
 from tavern_isolation.installed_packages import NONE, Packages, find, installed_in, parsed, required
 from tavern_scripts.api.environments import Check, DeclaredPackages, PackageBuilder, Python, Report, WantedPackages
@@ -30,6 +30,7 @@ DISTRIBUTION = "tavern-host"
 """The distribution of the host."""
 
 _FORMAT = 1
+_LOCK = "uv.lock"
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
@@ -66,6 +67,7 @@ async def environment_of(
     plugin: str,
     *,
     root: Path | None = None,
+    reviewed: Mapping[str, bytes] | None = None,
     distribution: str | None = None,
     path: Path | None = None,
     python: str | None = None,
@@ -73,14 +75,17 @@ async def environment_of(
 ) -> Environment:
     """Return the environment of a plugin in a folder (`root`), or of an installed `distribution`, which may be in a
     folder of its own (`path`) with all that it requires; `python` is what its manifest asks for, `3.13` or a range such
-    as `>=3.12`.
+    as `>=3.12`. `reviewed` are the hashes of the files in `root` by path, as `PluginSource` has them.
 
     Where what it declares is installed beside the host, and fits, that is used; else an environment is built, or the
-    one that was built before is used. Raises `Misconfigured`, naming the requirement and the file at fault.
+    one that was built before is used. Raises `Misconfigured`, naming the requirement and the file at fault, and
+    `PermissionDenied` for a declaration that is not as it was when it was reviewed.
     """
     try:
         own = await asyncio.to_thread(_installed, distribution, path)
         declared = await asyncio.to_thread(_declared, root, own, builds.builder)
+        if root is not None and reviewed is not None:
+            await asyncio.to_thread(_check_reviewed, plugin, root, declared, reviewed)
         chosen = await _chosen(python, declared, builds.builder)
         if chosen == host_python():
             beside = await asyncio.to_thread(_beside_the_host, declared, own)
@@ -147,6 +152,14 @@ def _declared(root: Path | None, own: Packages, builder: PackageBuilder) -> Decl
     names = [canonicalize_name(parsed(line, found.source).name) for line in found.requirements]
     kept = tuple(line for name, line in zip(names, found.lines, strict=True) if name not in _of_the_host())
     return replace(found, lines=kept, lock=found.lock if kept else None)
+
+
+def _check_reviewed(plugin: str, root: Path, declared: DeclaredPackages, reviewed: Mapping[str, bytes]) -> None:
+    files = [root / name for name in (declared.source, _LOCK) if (root / name).is_file()]
+    changed = [file for file in files if reviewed.get(file.name) != hashlib.sha256(file.read_bytes()).digest()]
+    if changed:
+        message = f"{changed[0]} was changed after {plugin} was reviewed; look at the plugin and grant it again"
+        raise PermissionDenied(message, plugin=plugin)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from helpers.plugin_files import write
 
-from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.errors import Misconfigured, PermissionDenied
 from tavern_isolation.environment import environment_of, host_python
 from tavern_isolation.installed_packages import required
 from tavern_isolation.package_check import check_against
@@ -176,3 +177,15 @@ async def test_packages_with_advisories_are_refused(table: Bench, tmp_path: Path
     await check_against(context, "acme-notes", "")([old])
     with pytest.raises(Misconfigured, match="there is no database of advisories"):
         await check_against(context, "acme-notes", str(tmp_path / "nowhere"))([new])
+
+
+async def test_what_is_declared_must_be_as_it_was_reviewed(table: Bench, site: Path) -> None:
+    install(site, "alpha")
+    text = project("alpha")
+    reviewed = {"pyproject.toml": hashlib.sha256(text.encode()).digest()}
+    assert "alpha.py" in (await table.of(text, reviewed=reviewed)).packages
+    with pytest.raises(PermissionDenied, match=r"pyproject.toml was changed after acme-notes was reviewed; look at"):
+        await table.of(project("alpha", "beta"), reviewed=reviewed)
+    with pytest.raises(PermissionDenied, match=r"requirements.txt was changed after"):
+        await table.of(text, requirements="alpha", reviewed=reviewed)
+    assert (await table.of(reviewed=reviewed)).packages

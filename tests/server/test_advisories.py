@@ -102,7 +102,7 @@ def test_records_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert named == {f"odd{number}.json" for number in range(len(texts))} | {"broken.zip"}
 
 
-def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
+def test_host_and_environments_are_compared(tmp_path: Path) -> None:
     project, database = tmp_path / "inn", tmp_path / "database"
     assert tavern("init", "--empty", project).code == 0
     content = project / ".tavern" / "plugins" / "tavern-scripts" / "environments" / "0a" / "content"
@@ -113,6 +113,9 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
     (content / "site" / "acme-1.0.dist-info").mkdir(parents=True)
     (content / "site" / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
     (content.parent / "record.json").write_text(json.dumps({"source": "requirements.txt"}))
+    other = project / ".tavern" / "plugins" / "tavern-isolation" / "environments" / "0b" / "content" / "site"
+    (other / "mead-1.0.dist-info").mkdir(parents=True)
+    (other / "mead-1.0.dist-info" / "METADATA").write_text("Name: mead\nVersion: 1.0\n")
     database.mkdir()
     records = [
         advisory("pluggy", id="OSV-1", ranges=EVERYTHING),
@@ -120,6 +123,7 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
         advisory("beer", id="OSV-3", ecosystem="npm", ranges=EVERYTHING),
         advisory("@acme/beer", id="OSV-4", ecosystem="npm", ranges=EVERYTHING),
         advisory("wine", id="OSV-5", ranges=EVERYTHING),
+        advisory("mead", id="OSV-6", ranges=EVERYTHING),
     ]
     for number, record in enumerate(records):
         (database / f"{number}.json").write_text(json.dumps(record))
@@ -133,6 +137,7 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
         "OSV-2": ("acme", "1.0", ["2"], place),
         "OSV-3": ("beer", "1.0.0", [], place),
         "OSV-4": ("@acme/beer", "1.0.0", [], place),
+        "OSV-6": ("mead", "1.0", [], "plugin environment 0b"),
     }
     none = tavern("--project", project, "advisories", "--database", database / "4.json")
     assert (none.code, none.out.strip()) == (0, "None of 1 advisories is about what is installed.")

@@ -17,7 +17,8 @@ ADVISORY = "ADVISORY"
 class Advisory(Model):
     """A known weakness of an installed package: the advisory's `id` with its `aliases`, the `package` and its
     `version`, the versions in which it is `fixed`, its `severity` as the database has it (a word, else a CVSS vector),
-    and the environment that it is in, `place`: `host`, `plugin NAME` or `script environment KEY (SOURCE)`."""
+    and the environment that it is in, `place`: `host`, `plugin NAME`, `script
+    environment KEY (SOURCE)` or `plugin environment KEY (SOURCE)`."""
 
     id: str
     aliases: list[str] = Field(default_factory=list)
