@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,16 @@ from packaging.utils import canonicalize_name
 
 from tavern_host.contracts.errors import Misconfigured, PermissionDenied
 from tavern_host.contracts.plugins import GROUP
-from tavern_isolation.installed_packages import NONE, Packages, find, installed_in, parsed, required
+from tavern_isolation.installed_packages import (
+    NONE,
+    Packages,
+    Pieces,
+    find,
+    installed_in,
+    is_of_extra,
+    parsed,
+    required,
+)
 from tavern_scripts.api.environments import Check, DeclaredPackages, PackageBuilder, Python, Report, WantedPackages
 
 DISTRIBUTION = "tavern-host"
@@ -145,13 +154,21 @@ def _declared(root: Path | None, own: Packages, builder: PackageBuilder) -> Decl
     """Return what a plugin requires besides the host."""
     found = builder.declared(root) if root is not None else None
     for one in own.distributions.values():
-        lines = tuple(line for line in one.requires or () if "extra" not in str(parsed(line, one.name).marker))
-        found = DeclaredPackages(f"{one.name} {one.version}", lines)
+        found = DeclaredPackages(f"{one.name} {one.version}", _without_extras(one))
     if found is None:
         return DeclaredPackages("it")
-    names = [canonicalize_name(parsed(line, found.source).name) for line in found.requirements]
-    kept = tuple(line for name, line in zip(names, found.lines, strict=True) if name not in _of_the_host())
-    return replace(found, lines=kept, lock=found.lock if kept else None)
+    kept = []
+    for line, plain in zip(found.lines, found.requirements, strict=True):
+        wanted = parsed(plain, found.source)
+        is_host = canonicalize_name(wanted.name) in _of_the_host()
+        kept += _of_extras(wanted.extras) if is_host else [line]
+    return replace(found, lines=tuple(kept), lock=found.lock if kept else None)
+
+
+def _of_extras(extras: Collection[str]) -> list[str]:
+    """Return what the host requires with extras, and does not without."""
+    wanted = [parsed(line, DISTRIBUTION) for line in _host().requires or () if extras]
+    return [f"{one.name}{one.specifier}" for one in wanted if is_of_extra(one.marker, extras)]
 
 
 def _check_reviewed(plugin: str, root: Path, declared: DeclaredPackages, reviewed: Mapping[str, bytes]) -> None:
@@ -160,6 +177,10 @@ def _check_reviewed(plugin: str, root: Path, declared: DeclaredPackages, reviewe
     if changed:
         message = f"{changed[0]} was changed after {plugin} was reviewed; look at the plugin and grant it again"
         raise PermissionDenied(message, plugin=plugin)
+
+
+def _without_extras(one: Distribution) -> tuple[str, ...]:
+    return tuple(line for line in one.requires or () if "extra" not in str(parsed(line, one.name).marker))
 
 
 @cache
@@ -264,8 +285,8 @@ def _fits(wanted: Requirement, base: Packages) -> bool:
 async def _base_built(chosen: Python, builds: Builds) -> Path:
     """Return the folder of the base for another Python, in the versions of the host, for all plugins together."""
     base = await asyncio.to_thread(_base)
-    lines = [line for line in _host().requires or () if "extra" not in str(parsed(line, DISTRIBUTION).marker)]
+    lines = _without_extras(_host())
     exact = tuple(f"{one.name}=={one.version}" for one in base.distributions.values())
     return await builds.builder.build(
-        WantedPackages(DeclaredPackages(DISTRIBUTION, tuple(lines)), chosen, exact), builds.report, None
+        WantedPackages(DeclaredPackages(DISTRIBUTION, lines), chosen, exact), builds.report, None
     )

@@ -134,6 +134,11 @@ def _holds(marker: Marker | None, extras: Collection[str]) -> bool:
     return marker is None or any(marker.evaluate({"extra": extra}) for extra in (extras or ("",)))
 
 
+def is_of_extra(marker: Marker | None, extras: Collection[str]) -> bool:
+    """Return whether what has this marker is required with one of these extras, and not without."""
+    return bool(extras) and _holds(marker, extras) and not _holds(marker, ())
+
+
 def _marker(marker: Marker | None) -> str:
     """Return a marker as a constraint has it, which knows no extras."""
     return f"; {marker}" if marker is not None and "extra" not in str(marker) else ""

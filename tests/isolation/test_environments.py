@@ -59,6 +59,12 @@ async def test_a_folder_that_requires_nothing_has_what_the_host_requires(table: 
     assert "pydantic" in nothing.packages and "pytest" not in nothing.packages
 
 
+async def test_extras_of_the_host_are_required_too(table: Bench) -> None:
+    found = await table.requiring("tavern-host[testing]")
+    assert {"pytest", "pytest_asyncio", "pydantic"} <= set(found.packages)
+    assert not {"hypothesis", "tavern_host"} & set(found.packages)
+
+
 async def test_an_installed_plugin_has_its_own_versions_first(table: Bench, site: Path, tmp_path: Path) -> None:
     install(site, "alpha", "1.0")
     own = tmp_path / "own"

@@ -102,7 +102,7 @@ def test_records_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert named == {f"odd{number}.json" for number in range(len(texts))} | {"broken.zip"}
 
 
-def test_host_and_environments_are_compared(tmp_path: Path) -> None:
+def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
     project, database = tmp_path / "inn", tmp_path / "database"
     assert tavern("init", "--empty", project).code == 0
     content = project / ".tavern" / "plugins" / "tavern-scripts" / "environments" / "0a" / "content"
@@ -113,7 +113,7 @@ def test_host_and_environments_are_compared(tmp_path: Path) -> None:
     (content / "site" / "acme-1.0.dist-info").mkdir(parents=True)
     (content / "site" / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
     (content.parent / "record.json").write_text(json.dumps({"source": "requirements.txt"}))
-    other = project / ".tavern" / "plugins" / "tavern-isolation" / "environments" / "0b" / "content" / "site"
+    other = project / ".tavern" / "isolation" / "environments" / "0b" / "content" / "site"
     (other / "mead-1.0.dist-info").mkdir(parents=True)
     (other / "mead-1.0.dist-info" / "METADATA").write_text("Name: mead\nVersion: 1.0\n")
     database.mkdir()

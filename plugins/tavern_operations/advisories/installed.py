@@ -16,9 +16,6 @@ from packaging.utils import canonicalize_name
 from tavern_host import Folders, PluginContext
 from tavern_host.contracts.packages import Packages
 
-_ENVIRONMENTS = {"tavern-scripts": "script", "tavern-isolation": "plugin"}
-"""Whose environments there are, by the plugin that keeps them in its folder."""
-
 MAX_PACKAGES = 100_000
 """How many packages of npm are looked for in one environment."""
 
@@ -45,11 +42,12 @@ def installed(context: PluginContext) -> list[Installed]:
     with suppress(OSError, ValueError):  # `tavern plugins list` says so
         for package in Packages.read(folder).packages.values():
             found += _python([str(folder / package.folder)], f"plugin {', '.join(package.plugins)}")
-    for owner, kind in _ENVIRONMENTS.items():
-        for environment in sorted((context.data_dir.with_name(owner) / "environments").glob("*/content")):
-            place = f"{kind} environment {environment.parent.name[:12]}{_source(environment.parent)}"
-            found += _python([str(environment / "site")], place)
-            found += _node(environment / "node_modules", place)
+    folders = {"script": context.data_dir.with_name("tavern-scripts"), "plugin": context.project.private / "isolation"}
+    for kind, place in folders.items():
+        for environment in sorted((place / "environments").glob("*/content")):
+            named = f"{kind} environment {environment.parent.name[:12]}{_source(environment.parent)}"
+            found += _python([str(environment / "site")], named)
+            found += _node(environment / "node_modules", named)
     return list(dict.fromkeys(found))
 
 
