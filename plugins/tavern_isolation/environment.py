@@ -26,7 +26,6 @@ from tavern_host.contracts.plugins import GROUP
 from tavern_isolation.installed_packages import (
     NONE,
     Packages,
-    Pieces,
     find,
     installed_in,
     is_of_extra,

@@ -36,6 +36,7 @@ class Sandboxing:
         self.environment = await environment_of(
             source.name,
             root=source.root if source.module is None else None,
+            reviewed=source.reviewed,
             distribution=source.distribution,
             path=source.path,
             python=source.needs.python,

@@ -10,11 +10,17 @@ import sys
 from collections.abc import AsyncIterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
+from helpers.plugin_files import write, write_whole
 from helpers.wheel_maker import wheel
 
+from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import Misconfigured
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.workflows import Workflow
 from tavern_isolation.environment import environment_of, host_python
 from tavern_isolation.installed_packages import required
 from tavern_scripts.api.environments import Python
@@ -157,18 +163,53 @@ async def test_another_python_has_the_hosts_requirements_in_its_versions(table: 
     assert alone.folders == found.folders[1:] and alone.hash != found.hash
 
 
-async def test_a_process_runs_with_another_python(table: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def plugin(tmp_path: Path, name: str, requirement: str, says: str, **runtime: str) -> None:
+    """Write a plugin in a sandbox that requires something, and puts what an expression gives into metadata of runs."""
+    code = f"""
+    import sys
+    from tavern_host import hookimpl
+
+    @hookimpl
+    async def tavern_before_execute(request, call, context):
+        return request.model_copy(update={{"metadata": {{**request.metadata, {name!r}: {says}}}}})
+    """
+    root = tmp_path / "project" / "plugins" / name
+    write_whole(root, name, code, ["tavern_before_execute"], runtime={"placement": "process", **runtime})
+    write(root / "pyproject.toml", project(*filter(None, [requirement]), name=name))
+
+
+async def metadata_of(host: Host) -> dict[str, Any]:
+    """Return what plugins put into the metadata of a run."""
+    return (await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=Workflow(name="w")))).metadata
+
+
+async def test_contradicting_plugins_work_on_one_run(tmp_path: Path, links: Path) -> None:
+    for number in ("1.0", "2.0"):
+        add(links, "beta", number)
+    says = "__import__('beta').version"
+    plugin(tmp_path, "acme-old", "beta<2", says)
+    plugin(tmp_path, "acme-new", "beta>=2", says)
+    plugin(tmp_path, "acme-lost", "gamma", says)
+    names = ("acme-old", "acme-new", "acme-lost")
+    async with Host(tmp_path / "project", trust=names) as host:
+        assert await metadata_of(host) == {"acme-old": "1.0", "acme-new": "2.0"}
+        lost = host.plugin("acme-lost")
+        assert lost.state is PluginState.FAILED
+        assert "acme-lost: what pyproject.toml asks for could not be installed" in lost.problems[0].message
+
+
+async def test_a_plugin_runs_with_another_python(table: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = await another_python(table)
     for name in ("UV_FIND_LINKS", "UV_NO_INDEX"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("UV_INDEX_STRATEGY", "unsafe-best-match")
-    try:
-        found = await table.of(python=other.version)
-    except Misconfigured as error:
-        if "Failed to fetch" not in error.message:
-            raise
-        pytest.skip("needs a package index")
-    assert table.said(found, "import tavern_isolation.child.main, aiohttp; print('ok')", *HOST) == "ok"
+    plugin(tmp_path, "acme", "", "sys.version.split()[0]", python=other.version)
+    async with Host(tmp_path / "project", trust=["acme"]) as host:
+        info = host.plugin("acme")
+        if any("Failed to fetch" in problem.message for problem in info.problems):
+            pytest.skip("needs a package index")
+        assert await metadata_of(host) == {"acme": other.version}
+        assert info.process is not None and info.process.python == other.version
 
 
 async def test_a_lock_decides_the_versions_of_all_but_the_host(table: Bench, links: Path) -> None:
