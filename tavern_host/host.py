@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -56,7 +56,7 @@ from tavern_host.services.registry import Views
 from tavern_host.settings.file import SettingsFile
 from tavern_host.settings.secrets import SecretBox
 from tavern_host.settings.service import HostSettings
-from tavern_host.settings.store import SettingsStore
+from tavern_host.settings.store import SettingsStore, plugin_of
 from tavern_host.storage.blobs import BlobStore
 from tavern_host.storage.files import remove_unfinished
 from tavern_host.storage.running_hosts import RunningHosts
@@ -142,7 +142,7 @@ class Host:
             switches=SwitchStore(state / "plugins.json"),
             settings=self._store,
             catalogue=catalogue,
-            boundary=_boundary(placement, catalogue, observer),
+            boundary=_boundary(placement, catalogue, self._setting, observer),
             kernel=self._kernel(state, serving),
             publish=self._publish,
             audit=self.audit.record,
@@ -405,6 +405,12 @@ class Host:
             provider.instance = instance
             self._manager.services.add(provider)
 
+    def _setting(self, key: str) -> Any:
+        """What the operator, or the environment, says for the full key of a plugin's setting; None for nothing."""
+        record = self._manager.records.get(plugin_of(key) or "")
+        layers = self._store.resolve(record.manifest).layers.get(key, {}) if record and record.manifest else {}
+        return layers.get("environment", layers.get("operator"))
+
     def _publish(self, type: str, payload: Mapping[str, Any]) -> None:
         if self._bus is not None:
             self._bus.publish(type, payload)
@@ -413,10 +419,12 @@ class Host:
         return await self._manager.dispatcher.filter(hook, value, arguments)
 
 
-def _boundary(placement: str | None, catalogue: Catalogue, observer: Observer | None) -> Boundary:
+def _boundary(
+    placement: str | None, catalogue: Catalogue, setting: Callable[[str], Any], observer: Observer | None
+) -> Boundary:
     """Return the boundary of a placement. Raises `InvalidInput` for an unknown one."""
     placement = placement or os.environ.get("TAVERN_PLACEMENT") or "in-process"
-    boundary = Boundary(catalogue)
+    boundary = Boundary(catalogue, setting)
     if placement == "loopback":
         boundary = first_party_part("loopback:Loopback")(catalogue.spec)
     elif placement == "process":

@@ -10,16 +10,16 @@ from tavern_operations.api.advisories import Advisory, advisories_about
 from tavern_scripts.api.environments import Check, PinnedPackage
 
 
-def check_against(context: PluginContext, plugin: str, database: str, accepted: Collection[str] = ()) -> Check:
+def check_against(context: PluginContext, plugin: str, database: object, accepted: Collection[str] = ()) -> Check:
     """Return a check of what is about to be installed for a plugin: it raises `Misconfigured` where a database of
-    advisories has one about it, but for those with an `accepted` id or alias. Without a database nothing is known, and
-    all is let through."""
+    advisories has one about it, but for those with an `accepted` id or alias. Where the operator named none, nothing is
+    known, and all is let through."""
 
     async def check(packages: Sequence[PinnedPackage]) -> None:
         if not database:
             return
         versions = {each.name: each.version for each in packages}
-        found = await advisories_about(context, database, versions, f"plugin {plugin}")
+        found = await advisories_about(context, str(database), versions, f"plugin {plugin}")
         refused = [one for one in found if not {one.id, *one.aliases} & {*accepted}]
         if refused:
             raise Misconfigured(

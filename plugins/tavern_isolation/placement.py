@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from tavern_host.context import PluginContext, Project
 from tavern_host.contracts.plugins import PluginProcess
 from tavern_host.runtime.boundary import Boundary
@@ -32,9 +35,12 @@ def running_process(project: Project, plugin: str) -> PluginProcess | None:
     return status.read(project, plugin)
 
 
-def isolated(source: PluginSource, context: PluginContext, catalogue: Catalogue) -> InProcessRuntime:
-    """What reaches the code of a plugin that is placed in a process of its own."""
+def isolated(
+    source: PluginSource, context: PluginContext, catalogue: Catalogue, setting: Callable[[str], Any]
+) -> InProcessRuntime:
+    """What reaches the code of a plugin that is placed in a process of its own; `setting` says what the operator says
+    for the full key of a setting."""
     if source.placement == "process-without-sandbox":
         context.log.warning("it runs in a process of its own WITHOUT A SANDBOX: it may do what the host's user may")
         return IsolatedRuntime(source, context, catalogue)
-    return IsolatedRuntime(source, context, catalogue, Sandboxing(source, context))
+    return IsolatedRuntime(source, context, catalogue, Sandboxing(source, context, setting))

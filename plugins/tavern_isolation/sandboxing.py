@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from socket import socket
+from typing import Any
 
 from tavern_host.context import PluginContext
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation.carriers import Carrier, SandboxedProcess
 from tavern_isolation.environment import Builds, Environment, environment_of
 from tavern_isolation.launch import hand_over, launch_of, user_of
+from tavern_isolation.package_check import check_against
 from tavern_isolation.status import folder_of
-from tavern_scripts.api.environments import PinnedPackage, package_builder
+from tavern_scripts.api.environments import package_builder
 from tavern_scripts.api.sandbox import machine_sandbox, reaching
+
+_BUILDING = "extensions.tavern-scripts.buildScripts"
+_ADVISORIES = "extensions.tavern-operations.advisoryDatabase"
 
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
 
 class Sandboxing:
-    """The sandbox of one plugin. `environment` is there once a child was started."""
+    """The sandbox of one plugin. `environment` is there once a child was started. `setting` says what the operator says
+    for the full key of a setting."""
 
-    def __init__(self, source: PluginSource, context: PluginContext) -> None:
+    def __init__(self, source: PluginSource, context: PluginContext, setting: Callable[[str], Any]) -> None:
         self._source = source
         self._context = context
+        self._setting = setting
         self.environment: Environment | None = None
 
     async def prepare(self) -> Environment:
@@ -32,7 +39,8 @@ class Sandboxing:
         holds, and what making the environment raises."""
         sandbox, source, context = await machine_sandbox(), self._source, self._context
         folder = folder_of(context.project) / "environments"
-        builds = Builds(package_builder(context, folder, sandbox.backend), self._report, _accept)
+        builder = package_builder(context, folder, sandbox.backend, build_scripts=self._setting(_BUILDING) is True)
+        builds = Builds(builder, self._report, check_against(context, source.name, self._setting(_ADVISORIES)))
         self.environment = await environment_of(
             source.name,
             root=source.root if source.module is None else None,
@@ -68,10 +76,6 @@ class Sandboxing:
         proxies = {name: value for name, value in launch.environment.items() if name.lower() in _PROXIES}
         outputs = sandbox.backend.run(launch, _nothing())
         return await SandboxedProcess.begun(sandbox.name, outputs, proxies, held)  # type: ignore[arg-type]
-
-
-async def _accept(packages: Sequence[PinnedPackage]) -> None:
-    """Have no objection to what is about to be installed."""
 
 
 async def _nothing() -> AsyncIterator[bytes]:

@@ -38,14 +38,18 @@ class Boundary:
     """Hands out the ways into a plugin; this one, those of the host's own process, with no boundary but the rules, and
     into a process of its own where the plugin is placed so."""
 
-    def __init__(self, catalogue: object = None) -> None:
+    def __init__(self, catalogue: object = None, setting: Callable[[str], Any] = lambda key: None) -> None:
+        """Take what parts of the host need that place plugins: what it knows of services and hooks, and what the
+        operator says for the full key of a setting."""
         self._catalogue = catalogue
+        self._setting = setting
 
     def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
         """Return what loads a plugin and reaches its code."""
         if source.placement == "in-process":
             return InProcessRuntime(source, context)
-        return first_party_part("placement:isolated")(source, context, self._catalogue)  # type: ignore[no-any-return]
+        place = first_party_part("placement:isolated")
+        return place(source, context, self._catalogue, self._setting)  # type: ignore[no-any-return]
 
     def hook(self, info: HookImplInfo, function: Method) -> Method:
         """Return how the dispatcher calls a hook implementation that a runtime of this boundary gave."""

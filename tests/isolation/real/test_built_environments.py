@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from helpers.plugin_files import write, write_whole
 from helpers.wheel_maker import wheel
 
@@ -196,6 +197,22 @@ async def test_contradicting_plugins_work_on_one_run(tmp_path: Path, links: Path
         lost = host.plugin("acme-lost")
         assert lost.state is PluginState.FAILED
         assert "acme-lost: what pyproject.toml asks for could not be installed" in lost.problems[0].message
+
+
+async def test_what_the_operator_says_of_packages_holds(tmp_path: Path, links: Path) -> None:
+    add(links, "beta")
+    affected = {"package": {"ecosystem": "PyPI", "name": "beta"}, "versions": ["1.0"]}
+    (tmp_path / "database.json").write_text(json.dumps({"id": "OSV-1", "affected": [affected]}))
+    plugin(tmp_path, "acme", "beta", "1")
+    settings = {"extensions.tavern-operations.advisoryDatabase": str(tmp_path / "database.json")}
+    async with Host(tmp_path / "project", trust=["acme"], settings=settings) as host:
+        assert (
+            "acme: nothing is installed, since there are advisories about beta"
+            in host.plugin("acme").problems[0].message
+        )
+    (tmp_path / "project" / "tavern.yaml").write_text(yaml.safe_dump({"name": "project", "settings": settings}))
+    async with Host(tmp_path / "project", trust=["acme"]) as host:
+        assert await metadata_of(host) == {"acme": 1}, "a project says nothing of it"
 
 
 async def test_a_plugin_runs_with_another_python(table: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
