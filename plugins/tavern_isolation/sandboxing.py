@@ -9,6 +9,7 @@ from socket import socket
 from typing import Any
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.manifest import Runtime
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation.carriers import Carrier, SandboxedProcess
 from tavern_isolation.environment import Builds, Environment, environment_of
@@ -30,6 +31,7 @@ class Sandboxing:
 
     def __init__(self, source: PluginSource, context: PluginContext, setting: Callable[[str], Any]) -> None:
         self._source = source
+        self._needs = source.needs or Runtime()
         self._context = context
         self._setting = setting
         self.environment: Environment | None = None
@@ -47,7 +49,7 @@ class Sandboxing:
             reviewed=source.reviewed,
             distribution=source.distribution,
             path=source.path,
-            python=source.needs.python,
+            python=self._needs.python,
             builds=builds,
         )
         return self.environment
@@ -63,7 +65,7 @@ class Sandboxing:
         await asyncio.to_thread(hand_over, context.data_dir, user)
         launch = await asyncio.to_thread(
             launch_of,
-            source.needs,
+            self._needs,
             environment,
             end.fileno(),
             own=source.root if source.module is None else None,
@@ -72,7 +74,7 @@ class Sandboxing:
             user=user,
         )
         held = AsyncExitStack()
-        launch = await held.enter_async_context(reaching(launch, source.needs.network, context))
+        launch = await held.enter_async_context(reaching(launch, self._needs.network, context))
         proxies = {name: value for name, value in launch.environment.items() if name.lower() in _PROXIES}
         outputs = sandbox.backend.run(launch, _nothing())
         return await SandboxedProcess.begun(sandbox.name, outputs, proxies, held)  # type: ignore[arg-type]

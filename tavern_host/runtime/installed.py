@@ -18,18 +18,15 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
-from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
-
-import importlib_metadata
-from importlib_metadata import distributions
+from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.errors import NotFound, describe
 from tavern_host.contracts.languages import Catalogue
-from tavern_host.contracts.packages import Packages
 from tavern_host.contracts.plugins import GROUP, MANIFEST, Problem
 from tavern_host.runtime.package_path import SEARCHED
+
+if TYPE_CHECKING:
+    import importlib_metadata
 
 DISTRIBUTION = "tavern-host"
 _RUNNING = Path(__file__).parents[1]
@@ -68,7 +65,7 @@ def installed_plugins(packages: Path | None = None) -> list[Installed]:
 
 def _own() -> list[_Distribution]:
     """Return the distributions that the running host was installed by: one, unless something is wrong."""
-    found = _of_environment(_unique(distributions(name=DISTRIBUTION)))
+    found = _of_environment(_unique(_found(name=DISTRIBUTION)))
     return [one for one in found if one.name and one.has(_RUNNING)]
 
 
@@ -126,12 +123,21 @@ def catalogue(language: str) -> Catalogue:
 def _in_folders(packages: Path | None) -> list[tuple[_Distribution, Path]]:
     """Return the distributions that were installed in folders of their own, each with its folder."""
     try:
+        from tavern_host.contracts.packages import Packages
+
         known = Packages.read(packages).packages.values() if packages is not None else ()
     except (OSError, ValueError) as error:
         _log.warning("the plugins in %s are left out: %s", packages, describe(error))
         return []
     places = [(one.distribution, Path(packages or "", one.folder)) for one in known]
-    return [(one, path) for name, path in places for one in _unique(distributions(name=name, path=[str(path)]))]
+    return [(one, path) for name, path in places for one in _unique(_found(name=name, path=[str(path)]))]
+
+
+def _found(**which: Any) -> Iterable[Any]:
+    """Return distributions; what looks for them is imported here, since a process of a plugin looks for none."""
+    from importlib_metadata import distributions
+
+    return distributions(**which)
 
 
 def _installed(
@@ -228,6 +234,9 @@ class _Distribution:
     @functools.cached_property
     def _edited(self) -> str | None:
         try:
+            from urllib.parse import urlsplit
+            from urllib.request import url2pathname
+
             url = urlsplit(self._found.origin.url)
             is_edited = url.scheme == "file" and self._found.origin.dir_info.editable is True
             return os.path.realpath(url2pathname(url.path)) if is_edited else None
@@ -247,7 +256,7 @@ def _visible() -> list[_Distribution]:
     """Return the distributions with entry points of the group, but for those that have another of their name earlier on
     the path: importing finds that one."""
     first: dict[str, _Distribution] = {}
-    for one in map(_Distribution, distributions()):
+    for one in map(_Distribution, _found()):
         first.setdefault(_normal(one.called), one)
     return [one for one in first.values() if one.entry_points()]
 

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import importlib_metadata
-
 SEARCHED: set[str] = set()
 """The real paths of all folders that are, or were, searched."""
 
@@ -34,6 +32,8 @@ def search(path: Path) -> Callable[[], None]:
 def imported_otherwise(path: Path, package: str) -> list[str]:
     """Return the distributions in a folder of which the process has imported another version, out of another folder.
     The modules of the plugin's own `package` do not count, since they are imported again."""
+    import importlib_metadata  # which a process of a plugin does not need
+
     packages = f"{path.parents[1]}{os.sep}"
     imported: dict[str, Path] = {}
     for name, module in sys.modules.copy().items():
@@ -44,10 +44,7 @@ def imported_otherwise(path: Path, package: str) -> list[str]:
     found = []
     for one in importlib_metadata.distributions(path=[str(path)]) if imported else ():
         places = {imported[str(file)] for file in one.files or () if str(file) in imported}
-        if any(_version(one.name, place) != one.version for place in places):
+        there = [importlib_metadata.distributions(name=one.name, path=[str(place)]) for place in places]
+        if any(next((found.version for found in each), None) != one.version for each in there):
             found.append(one.name)
     return sorted(found)
-
-
-def _version(name: str, place: Path) -> str | None:
-    return next((one.version for one in importlib_metadata.distributions(name=name, path=[str(place)])), None)

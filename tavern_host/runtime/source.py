@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tavern_host.contracts.manifest import Runtime
-from tavern_host.contracts.plugins import Placement
+if TYPE_CHECKING:
+    from tavern_host.contracts.manifest import Runtime
+    from tavern_host.contracts.plugins import Placement
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class PluginSource:
     `reviewed` is by path the hash of each file that may be imported (None: any may). `entries` are collected by hook;
     when the plugin is loaded, or with `is_lazy` when they are first asked for. `path` is the folder of its own that it
     was installed in with what it depends on, `distribution` what installed it, `placement` where it runs, `needs` what
-    it needs there.
+    it needs there, as its manifest says.
     """
 
     name: str
@@ -39,7 +40,7 @@ class PluginSource:
     path: Path | None = None
     distribution: str | None = None
     placement: Placement = "in-process"
-    needs: Runtime = field(default_factory=Runtime)
+    needs: Runtime | None = None
 
 
 @dataclass(frozen=True)
