@@ -52,11 +52,15 @@ class Packages:
     def pieces(self, without: Collection[str] = (), *, metadata: bool = True) -> Pieces:
         """Return their files, but those of distributions `without`. Raises `Misconfigured` for a distribution whose
         files nobody recorded."""
-        result = Pieces()
-        for name, one in self.distributions.items():
-            if name not in without:
-                result |= _pieces(one, metadata=metadata)
-        return result
+        kept = [pieces for name, pieces in self._each.items() if name not in without]
+        packages = {name: path for one in kept for name, path in one.packages.items()}
+        if not metadata:
+            packages = {name: path for name, path in packages.items() if not name.endswith("-info")}
+        return Pieces(tuple(dict.fromkeys(folder for one in kept for folder in one.folders)), packages)
+
+    @cached_property
+    def _each(self) -> dict[str, Pieces]:
+        return {name: _pieces(one) for name, one in self.distributions.items()}
 
 
 NONE = Packages({})
@@ -85,8 +89,9 @@ def installed_in(folder: Path) -> Packages:
 
 
 def find(name: str, path: Sequence[str]) -> Distribution | None:
-    """Return the first distribution of a name on a path."""
-    return next(iter(Distribution.discover(name=name, path=list(path))), None)
+    """Return the first distribution of a name on a path, but what a broken installation left."""
+    found = Distribution.discover(name=name, path=list(path))
+    return next((one for one in found if one.read_text("METADATA") or one.read_text("PKG-INFO")), None)
 
 
 class _Walk:
@@ -147,15 +152,14 @@ def _marker(marker: Marker | None) -> str:
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def _pieces(one: Distribution, *, metadata: bool) -> Pieces:
+def _pieces(one: Distribution) -> Pieces:
     base = Path(str(one.locate_file("")))
     files = one.files
     if files is None:
         hint = f"reinstall it by `pip install --force-reinstall {one.name}`"
         raise Misconfigured(f"no installer recorded which files {one.name} in {base} has; {hint}")
     paths = [PurePosixPath(str(file)) for file in files if file.parts[0] not in ("..", "/", "bin")]
-    names = dict.fromkeys(name for name in _outermost(paths) if metadata or not name.endswith("-info"))
-    packages = {name: base / name for name in names if (base / name).exists()}
+    packages = {name: base / name for name in dict.fromkeys(_outermost(paths)) if (base / name).exists()}
     for name in [name for name in packages if name.endswith(".py")]:
         packages |= {str(compiled.relative_to(base)): compiled for compiled in _compiled(base / name)}
     return Pieces(tuple(_edited(one, base, paths)), packages)

@@ -124,6 +124,7 @@ def test_an_editable_installation_is_searched_where_it_is_edited(site: Path, tmp
 def test_what_is_missing_is_named_with_who_requires_it(site: Path) -> None:
     install(site, "alpha", "1.0", None, "beta>=2", "delta")
     install(site, "beta", "1.5")
+    (site / "delta-1.0.dist-info").mkdir()  # what a broken installation left
     found = required(["alpha>=1; python_version > '3'", "omega<2"], sys.path, "requirements.txt")
     assert found.missing == (
         "alpha requires beta>=2, and 1.5 is installed",
