@@ -50,7 +50,7 @@ class Environment:
     part of the environment (`-S`). `folders` are searched for modules in this order, and after them one with all
     `packages` in it: single ones, by the path that each has below that folder (`yaml`, `google/protobuf`,
     `acme-1.0.dist-info`). `hash` is another one when a dependency, the interpreter or the machine is another; `python`
-    is a version such as `3.13.1`; `built` says whether something was built, now or before.
+    is a version such as `3.13.1`; `built` are those of `folders` that were built, now or before.
     """
 
     interpreter: Path
@@ -58,7 +58,7 @@ class Environment:
     packages: Mapping[str, Path]
     hash: str
     python: str
-    built: bool
+    built: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _environment(chosen: Python, own: Packages, base: Packages, *sites: Path) ->
         packages=pieces.packages,
         hash=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:40],
         python=chosen.version,
-        built=bool(sites),
+        built=sites,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from socket import socket
 from typing import Any
 
@@ -16,11 +16,14 @@ from tavern_isolation.environment import Builds, Environment, environment_of
 from tavern_isolation.launch import hand_over, launch_of, user_of
 from tavern_isolation.package_check import check_against
 from tavern_isolation.status import folder_of
-from tavern_scripts.api.environments import package_builder
+from tavern_scripts.api.environments import PackageBuilder, package_builder
 from tavern_scripts.api.sandbox import machine_sandbox, reaching
 
 _BUILDING = "extensions.tavern-scripts.buildScripts"
 _ADVISORIES = "extensions.tavern-operations.advisoryDatabase"
+
+_KEEP_DAYS = "extensions.tavern-scripts.keepEnvironmentsDays"
+_KEPT, _DAY = 30, 86_400.0
 
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
@@ -34,6 +37,7 @@ class Sandboxing:
         self._needs = source.needs or Runtime()
         self._context = context
         self._setting = setting
+        self._held = ExitStack()
         self.environment: Environment | None = None
 
     async def prepare(self) -> Environment:
@@ -43,7 +47,7 @@ class Sandboxing:
         folder = folder_of(context.project) / "environments"
         builder = package_builder(context, folder, sandbox.backend, build_scripts=self._setting(_BUILDING) is True)
         builds = Builds(builder, self._report, check_against(context, source.name, self._setting(_ADVISORIES)))
-        self.environment = await environment_of(
+        environment = await environment_of(
             source.name,
             root=source.root if source.module is None else None,
             reviewed=source.reviewed,
@@ -52,7 +56,19 @@ class Sandboxing:
             python=self._needs.python,
             builds=builds,
         )
-        return self.environment
+        if self.environment is None or self.environment.built != environment.built:
+            await asyncio.to_thread(self._hold, environment, builder)
+            days = self._setting(_KEEP_DAYS)
+            await builder.prune((_KEPT if days is None else days) * _DAY)
+        self.environment = environment
+        return environment
+
+    def _hold(self, environment: Environment, builder: PackageBuilder) -> None:
+        """Keep what was built from being removed until the plugin is unloaded. Blocking."""
+        if self.environment is None:
+            self._context._when_unloaded("environment", "packages", self._held.close)
+        for folder in environment.built:
+            self._held.enter_context(builder.held(folder))
 
     def _report(self, line: str) -> None:
         self._context.log.info("its packages: %s", line)

@@ -4,6 +4,7 @@ scripts are installed, by the same rules, and kept in the same way."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -81,8 +82,11 @@ class PackageBuilder(Protocol):
         """Return the folder of packages, `KEY/content/site`, read-only. There is one for each manifest, Python and
         machine, which is built where there is none yet."""
 
+    def held(self, folder: Path) -> AbstractContextManager[None]:
+        """Keep a folder that `build` returned from being removed, by any process, as long as the block runs."""
+
     async def prune(self, older_than: float) -> list[str]:
-        """Remove what nobody has used for so many seconds, a day at least; return what they were named."""
+        """Remove what nobody holds, and nobody has asked for since so many seconds, a day at least; return the keys."""
 
 
 def package_builder(

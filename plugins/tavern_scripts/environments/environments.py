@@ -11,7 +11,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -187,6 +187,10 @@ class Environments:
         What was used within a day stays: it may still be in use.
         """
         return await asyncio.to_thread(self._store.prune, max(older_than, _DAY))
+
+    def held(self, path: Path) -> AbstractContextManager[None]:
+        """Keep the environment at a path from being removed as long as the block runs."""
+        return self._store.held(path.parent.name)
 
     def _key(self, manifest: Manifest, interpreter: Interpreter, identity: list[str]) -> str:
         program = Path(interpreter.program).stat()

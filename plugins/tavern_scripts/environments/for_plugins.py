@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tavern_host.context import PluginContext
@@ -50,6 +51,10 @@ class ForPlugins(PackageBuilder):
             manifest = PythonManifest(declared.source, requirements, declared.lock, wanted.constraints, without)
             built = await self._environments.ready(manifest, interpreter, report, check=check)
         return built.path / SITE
+
+    def held(self, folder: Path) -> AbstractContextManager[None]:
+        """Keep a folder of packages; see the interface."""
+        return self._environments.held(folder.parent)
 
     async def prune(self, older_than: float) -> list[str]:
         """Remove what nobody uses; see the interface."""

@@ -96,11 +96,31 @@ class Store:
                 for name in names:
                     if name.startswith(f"{_BUILDING}{key}"):
                         remove(self._folder / name)
-                if clock.file_seconds() - os.fstat(number).st_mtime >= older_than:
+                if clock.file_seconds() - os.fstat(number).st_mtime >= older_than and not self._is_held(key):
                     removed += [key] if key in names else []
                     self._forget(key)
                     lock.unlink(missing_ok=True)
+                    self._holders(key).unlink(missing_ok=True)
         return removed
+
+    @contextlib.contextmanager
+    def held(self, key: str) -> Iterator[None]:
+        """Keep an environment from being removed by any process as long as the block runs."""
+        number = os.open(self._holders(key), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(number, fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(number)
+
+    def _is_held(self, key: str) -> bool:
+        if not self._holders(key).exists():
+            return False
+        with _try_lock(self._holders(key)) as number:
+            return number is None
+
+    def _holders(self, key: str) -> Path:
+        return self._folder / f"{key}.held"
 
     def _lock(self, key: str) -> Path:
         return self._folder / f"{key}.lock"

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from importlib import metadata
@@ -133,6 +134,20 @@ async def test_advisories_are_asked_before_anything_is_installed(tmp_path: Path,
         assert not [*(tmp_path / "environments").glob("*/content")]
 
 
+async def test_what_is_in_use_is_not_removed(table: Bench, links: Path) -> None:
+    add(links, "alpha")
+    add(links, "beta")
+    used, unused = await table.requiring("alpha"), await table.requiring("beta")
+    for lock in (table.folder / "environments").glob("*.lock"):
+        os.utime(lock, (0, 0))
+    builder = table.builds.builder
+    with builder.held(used.built[0]):
+        assert await builder.prune(0) == [unused.built[0].parent.parent.name]
+    assert used.built[0].is_dir() and not unused.built[0].exists()
+    assert await builder.prune(0) == [used.built[0].parent.parent.name]
+    assert not [*(table.folder / "environments").iterdir()]
+
+
 async def test_builders_at_once_build_once(table: Bench, links: Path) -> None:
     add(links, "alpha")
     (table.folder / "acme_notes").mkdir()
@@ -160,8 +175,8 @@ async def test_another_python_has_the_hosts_requirements_in_its_versions(table: 
 
     code = "import sys, alpha, pydantic; print(*sys.version_info[:3], alpha.version, pydantic.version)"
     assert table.said(found, code) == f"{other.version.replace('.', ' ')} 1.0 {metadata.version('pydantic')}"
-    assert (found.interpreter, found.python, found.built, found.packages) == (other.program, other.version, True, {})
-    assert alone.folders == found.folders[1:] and alone.hash != found.hash
+    assert (found.interpreter, found.python, found.packages) == (other.program, other.version, {})
+    assert alone.built == found.built[1:] == found.folders[1:] and alone.hash != found.hash
 
 
 def plugin(tmp_path: Path, name: str, requirement: str, says: str, **runtime: str) -> None:
