@@ -213,7 +213,7 @@ class Accounts(ServiceInterface, name="accounts", version=2):
 
     @reads_content("accounts:read", _READ)
     async def identity(self, user: str) -> Identity:
-        """Return what a user may do. Raises `NotFound`."""
+        """Return a user's role and permissions. Raises `NotFound`."""
 
     @reads(since=2)
     async def admits(self, admission: Admission) -> bool:

@@ -298,7 +298,7 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
 
     @reads(since=2)
     async def check(self, profile_id: str | None = None) -> list[AgentProblem]:
-        """Return what is wrong with the project's profiles, or with one: files, fields, tools, workflows."""
+        """Return the problems of the project's profiles, or of one: files, fields, tools, workflows."""
 
     @acts("agentRuntime:run", "Give agents messages to work on.")
     async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
@@ -354,7 +354,7 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
     async def memory(
         self, profile_id: str, conversation_id: str, *, branch: str | None = None, leaf: str | None = None
     ) -> AgentMemory:
-        """Return what an agent remembers at the head of a branch, by default the active one, or at the message `leaf`.
+        """Return the memory of an agent at the head of a branch, by default the active one, or at the message `leaf`.
         Raises `NotFound`, `Misconfigured`."""
 
     @acts("agentRuntime:run", "Give agents messages to work on.", since=3)
@@ -376,7 +376,7 @@ class AgentRuntime(ServiceInterface, name="agentRuntime", version=4):
         "agentRuntime:recall", "Read what the agent remembers for which the plugin makes a call.", level="add", since=3
     )
     async def recall(self, *, call: CallContext | None = None) -> AgentMemory:
-        """Return what the agent remembers that makes the call. Raises `InvalidInput` where none does."""
+        """Return the memory of the agent that makes the call. Raises `InvalidInput` where the caller is no agent."""
 
     @acts(
         "agentRuntime:recall", "Read what the agent remembers for which the plugin makes a call.", level="add", since=3

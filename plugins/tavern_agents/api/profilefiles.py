@@ -26,7 +26,7 @@ class AgentProfiles(ServiceInterface, name="agentProfiles"):
 
     @reads
     async def check(self, profile_id: str, document: dict[str, JsonValue]) -> list[str]:
-        """Return what is wrong with a document as this agent's profile, each beginning with its place: `$.id: …`."""
+        """Return the mistakes of a document as this agent's profile, each beginning with its place: `$.id: …`."""
 
     @acts("agentProfiles:write", "Write agents' profiles.")
     async def save(

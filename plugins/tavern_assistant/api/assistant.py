@@ -127,8 +127,8 @@ class Assistant(ServiceInterface, name="assistant"):
         whole: bool = True,
         call: CallContext | None = None,
     ) -> PatchResult:
-        """Return what a patch would do to a document, named by its `id` or given. Nothing is saved. The result has the
-        new document where it is asked for `whole`."""
+        """Return the result of a patch to a document, named by its `id` or passed as `document`. Nothing is saved. The
+        result has the new document where it is asked for `whole`."""
 
     @acts("assistant:apply", "Change workflows, tools and agents by patches.")
     async def apply_patch(

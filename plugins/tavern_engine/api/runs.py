@@ -185,7 +185,7 @@ class RunStore(ServiceInterface, name="runStore", version=5):
 
     @reads_content("runStore:read", _READ)
     async def content(self, hash: str) -> bytes:
-        """Return what was `put`. Raises `NotFound` where it is not there, or not what it was."""
+        """Return the bytes that were `put`. Raises `NotFound` where they are not there, or damaged."""
 
     @acts("runStore:write", "Write and delete the record of runs.")
     async def delete(self, run_id: str, *, call: CallContext | None = None) -> bool:

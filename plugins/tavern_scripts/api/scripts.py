@@ -365,17 +365,17 @@ class ScriptExecution(ServiceInterface, name="scriptExecution", version=2):
 
     @reads
     async def review(self, request: ScriptRequest) -> ScriptEnforced:
-        """Return what would be enforced and granted, without running anything. Raises `InvalidInput` for a script that
-        cannot be run."""
+        """Return the limits and grants that would be enforced, without running anything. Raises `InvalidInput` for a
+        script that cannot be run."""
 
     @reads
     async def denied(self, asked: SecurityContext, *, config: dict[str, JsonValue] | None = None) -> list[str]:
-        """Return what a script file that asks for this would not get by the operator's policy, each with the reason;
+        """Return the requests of a script file that the operator's policy would not grant, each with the reason;
         `config` are the settings of its tool. Raises `InvalidInput` for a request that means nothing."""
 
     @reads
     async def backends(self) -> list[BackendReport]:
-        """Return what was found out about the sandbox on this machine; the one in force is `chosen`."""
+        """Return a report on each sandbox of this machine; the one in force is `chosen`."""
 
 
 SCRIPT_EXECUTION = ServiceKey(ScriptExecution)

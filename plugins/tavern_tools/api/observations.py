@@ -23,7 +23,7 @@ _TAG = re.compile(r"[<>\s]+")
 
 
 def documented_tools(documentation: str, instructions: str) -> str:
-    """Return what a model reads that asks for tools in text: which there are, when and how to call them."""
+    """Return the instructions to a model that asks for tools in text: which there are, when and how to call them."""
     return "\n\n".join(part for part in (_LISTED, documentation, _DECIDE, instructions, UNTRUSTED) if part)
 
 

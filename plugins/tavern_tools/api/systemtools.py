@@ -108,7 +108,7 @@ class SystemTools(ServiceInterface, name="systemTools"):
 
     @acts("toolManager:tasks", _TASKS)
     async def task_result(self, task_id: str, *, wait: float = 10.0, call: CallContext | None = None) -> TaskOutcome:
-        """Return what a task gave; waits for its end for up to `wait` seconds (at most 60). Raises `NotFound`."""
+        """Return the outcome of a task; waits for its end for up to `wait` seconds (at most 60). Raises `NotFound`."""
 
     @acts("toolManager:tasks", _TASKS)
     async def task_cancel(self, task_id: str, *, call: CallContext | None = None) -> TaskState:

@@ -161,7 +161,7 @@ class TaskStore(ABC):
 
     @abstractmethod
     async def look(self, *, takes_up: bool) -> Seen:
-        """Return what others changed since the last time; expire approvals whose time is over; with `takes_up` claim
+        """Return the changes of others since the last time; expire approvals whose time is over; with `takes_up` claim
         what no living host has: what had not begun, or may be repeated, waits; of the rest the outcome is unknown."""
 
     @abstractmethod

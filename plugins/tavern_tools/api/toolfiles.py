@@ -91,11 +91,11 @@ class ToolFiles(ServiceInterface, name="toolFiles"):
 
     @reads
     async def check(self, name: str, source: ToolSource) -> ToolFileCheck:
-        """Return what is wrong with a source, as `tavern tools check` would say it of the file; nothing is kept."""
+        """Return the findings of `tavern tools check` about a source, as if it were the file; nothing is stored."""
 
     @reads
     async def draft(self, code: str, language: ScriptLanguage, *, entry_point: str | None = None) -> ToolDraft:
-        """Return what of a tool follows from the code of its script, none of which is run. Where there is no function
+        """Return the draft of a tool from the code of its script, none of which is run. Where there is no function
         `entry_point`, it is of another one, and a note says so. Raises `InvalidInput` for code that cannot be read."""
 
     @acts("toolManager:execute", "Call tools.")

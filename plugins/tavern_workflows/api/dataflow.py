@@ -66,7 +66,7 @@ def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
 
 
 def converter(source: SlotDefinition, target: SlotDefinition) -> Converter | None:
-    """Return what changes a value on an edge from `source` to `target`, or None where it stays as it is.
+    """Return the function that converts a value on an edge from `source` to `target`, or None where it stays as it is.
 
     What comes out of an output of any type is looked at when it comes: the converter raises `ValueError`
     where it does not have the target's type. Null passes where the target is not required.
@@ -110,7 +110,7 @@ def collected(items: list[Any], target: SlotDefinition | None = None) -> Any:
 
 
 def literal_converter(target: SlotDefinition) -> Converter | None:
-    """Return what changes a value that a creator wrote down for `target`, or None."""
+    """Return the function that converts a value that a creator wrote down for `target`, or None."""
     return _CONVERTERS.get(target.data_flow_type)
 
 

@@ -88,7 +88,7 @@ class Zone:
 
 
 def zone_of(config: Mapping[str, Any]) -> Zone:
-    """Return what a zone's configuration says; never raises."""
+    """Return the zone that a configuration describes; never raises."""
     problems: dict[tuple[str | int, ...], str] = {}
     carried = _slots(config.get("carried"), "carried", problems)
     per_iteration = {k: _plain(s) for k, s in _slots(config.get("perIteration"), "perIteration", problems).items()}

@@ -226,7 +226,7 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=4):
 
     @reads(since=4)
     async def draft(self, workflow_id: str) -> WorkflowDraft:
-        """Return what is being made of a workflow of the project. Raises `NotFound`."""
+        """Return the draft of a workflow of the project. Raises `NotFound`."""
 
     @acts("workflowManager:save", "Write workflows into the project.", since=4)
     async def save_draft(
@@ -264,7 +264,7 @@ class WorkflowManager(ServiceInterface, name="workflowManager", version=4):
 
     @reads(since=4)
     async def uses(self, workflow_id: str) -> list[WorkflowUse]:
-        """Return what names a workflow: groups of other workflows, tools, agents."""
+        """Return the places that name a workflow: groups of other workflows, tools, agents."""
 
     @reads(since=4)
     async def search(self, text: str, *, limit: int = 100) -> list[WorkflowMatch]:
