@@ -24,8 +24,8 @@ class Clock:
         return time.time_ns()
 
     def awaits_thread(self) -> AbstractContextManager[None]:
-        """Return what the loop's side is in while it awaits work on a thread that no executor of asyncio has: a held
-        clock stands still meanwhile, since that work takes none of its time."""
+        """Return the context of the loop's side while it awaits work on a thread that no executor of asyncio has: a
+        held clock stands still meanwhile, since that work takes none of its time."""
         return _NOTHING
 
 
@@ -66,5 +66,5 @@ def file_seconds() -> float:
 
 
 def awaits_thread() -> AbstractContextManager[None]:
-    """Return what the loop's side is in while it awaits work on a thread; see `Clock.awaits_thread`."""
+    """Return the context of the loop's side while it awaits work on a thread; see `Clock.awaits_thread`."""
     return _clock.awaits_thread()

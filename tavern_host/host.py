@@ -160,7 +160,7 @@ class Host:
         self.registrations: Registrations = self._manager.registrations
 
     def _kernel(self, state: Path, serving: bool) -> partial[Kernel]:
-        """Return what makes the facilities that every plugin's context is given; `state` is the operator's folder."""
+        """Return the maker of the facilities in every plugin's context; `state` is the operator's folder."""
         return partial(
             Kernel,
             project=self.project,
@@ -194,7 +194,7 @@ class Host:
         return self._manager.infos()
 
     def plugins_revision(self) -> object:
-        """Return what differs whenever `plugins` may say something else."""
+        """Return a value that differs whenever `plugins` may return something else."""
         return self._manager.revision()
 
     def plugin(self, name: str) -> PluginInfo:
@@ -211,7 +211,7 @@ class Host:
         return self._manager.report.locate(file)
 
     def reviewed(self, info: PluginInfo) -> ReviewedPlugin | None:
-        """Return what plugins are given to review of a plugin, or None where it has no folders of files, or needs no
+        """Return the plugin as the plugins that review it see it, or None where it has no folders of files, or needs no
         review since it is first-party."""
         record = self._record(info)
         if record.manifest is None or record.root is None or record.first_party:

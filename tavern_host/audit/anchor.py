@@ -26,7 +26,7 @@ class Mark:
     hash: str
 
     def lacking(self, last: int) -> str:
-        """Return what it means that a log whose newest entry is `last` lacks this one."""
+        """Return the reason why a log whose newest entry is `last` lacks this one."""
         if self.number > last:
             return f"the end was cut off: it has {last} entries, and the operator's anchor knows entry {self.number}"
         return f"it was replaced: its entry {self.number} is not the one that the operator's anchor knows"

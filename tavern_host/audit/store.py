@@ -266,7 +266,7 @@ def _verify(parts: Iterator[sqlite3.Connection], marks: Sequence[Mark], problem:
 
 
 def _lacking(check: AuditCheck, marks: Sequence[Mark], unseen: Collection[Mark]) -> AuditCheck:
-    """Return what was found of a log, with what it lacks of its anchor's marks."""
+    """Return the check of a log, with the problem that a mark of its anchor is missing."""
     lacked = next((mark for mark in marks if mark in unseen), None)
     if lacked is None:
         return check

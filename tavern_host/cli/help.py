@@ -24,7 +24,7 @@ class _Formatter(click.HelpFormatter):
 
 
 def _said(text: str) -> str:
-    """Return what is said of an option; behind it stands whether it is required, or its default."""
+    """Return the help of an option in the chosen language, with the note that it is required, or its default."""
     text, mark, more = text.partition("  [")
     word, blank, value = more.partition(" ")
     return say(text) + mark + say(word) + blank + value

@@ -116,7 +116,7 @@ async def list_plugins(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncI
 
 
 async def _checked(host: Host) -> list[PluginInfo]:
-    """Return what is known of the plugins once they were loaded; none is started."""
+    """Return the plugins once they were loaded; none is started."""
     try:
         await host.load()
         return host.plugins()

@@ -66,7 +66,7 @@ class _MainTask(asyncio.Task[Any]):
 def run_main(
     main: Coroutine[Any, Any, int], locate: Locate, third_party: Callable[[], list[str]], deadline: ExitDeadline | None
 ) -> int:
-    """Return what `main` returns. Raises `PluginFailure` with the name of the plugin that ended the process, else what
+    """Return the result of `main`. Raises `PluginFailure` with the name of the plugin that ended the process, else what
     `main` raises. `third_party` lists the plugins that may have done what cannot be found out."""
     loop = _Loop(locate)
 

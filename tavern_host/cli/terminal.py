@@ -149,7 +149,7 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], deadline: ExitDeadline
 
 
 def host_maker(options: Mapping[str, Any], hosts: list[Host]) -> Callable[..., Host]:
-    """Return what makes the hosts that the options of `tavern` ask for, and adds each to `hosts`."""
+    """Return the function that makes the hosts that the options of `tavern` ask for, and adds each to `hosts`."""
 
     def make_host(project: Path | None = None, *, serving: bool = False, third_party: bool = True) -> Host:
         dev = [Path(path) for path in options["dev"]]

@@ -10,7 +10,7 @@ _about: ContextVar[Mapping[str, str]] = ContextVar("what is logged beside each l
 
 
 def log_context() -> Mapping[str, str]:
-    """Return what is logged beside each line of this task, such as `run` and `principal`, in the order of setting."""
+    """Return the fields logged with each line of this task, such as `run` and `principal`, in the order of setting."""
     return _about.get()
 
 

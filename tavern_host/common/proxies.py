@@ -57,8 +57,8 @@ def proxy_variables(settings: ProxySettings | None = None) -> dict[str, str]:
 
 
 def through(proxy: str | None, error: BaseException | None = None) -> str:
-    """Return what a message says of the way: the proxy, without its credentials, or that none is set, where an error
-    is that a name has no address; else nothing."""
+    """Return the clause of a message about the way: the proxy, without its credentials, or that none is set, where an
+    error is that a name has no address; else empty."""
     if proxy is None:
         return f", as its name has no address, and {NO_PROXY_HINT}" if _is_unknown_name(error) else ""
     parts = urlsplit(proxy)
@@ -66,7 +66,7 @@ def through(proxy: str | None, error: BaseException | None = None) -> str:
 
 
 def failed(proxy: str | None, error: BaseException) -> str:
-    """Return what a message says of a failed connection after "it cannot be reached": the way, and why."""
+    """Return the clause of a message after "it cannot be reached": the way, and the reason."""
     status = getattr(error, "status", None)  # of a proxy's answer: the text of that error has the credentials
     return f"{through(proxy, error)}: {describe(error) if status is None else f'it answered {status}'}"
 

@@ -247,7 +247,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def short_note(secrets: Iterable[str]) -> str:
-    """Return what to say to who sets secrets of which some are `SHORT`, or nothing."""
+    """Return the warning to the operator about secrets of which some are `SHORT`, or ""."""
     lengths = [len(secret) for secret in secrets if 0 < len(secret) < SHORT]
     if not lengths:
         return ""

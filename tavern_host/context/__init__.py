@@ -320,7 +320,7 @@ class HookResult(Protocol, Generic[T_co]):
         """Call the function `handler` in its plugin as `function(*arguments, context)`."""
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> AbstractContextManager[None]:
-        """Return what keeps the plugin from being unloaded while the `with` block runs.
+        """Return the context that keeps the plugin from being unloaded while its `with` block runs.
 
         Disabling or reloading the plugin waits for it up to a deadline, then calls `cancel`; a revoked plugin is not
         waited for.

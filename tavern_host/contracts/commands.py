@@ -104,8 +104,8 @@ class CommandInfo(Model):
     parameters: list[CommandParameter] = Field(default_factory=list)
 
     def arguments(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return what the handler is given. Raises `InvalidInput` for what no parameter is called, and for a value that
-        is none for its parameter."""
+        """Return the arguments of the handler. Raises `InvalidInput` for a name that no parameter has, and for a value
+        that is none for its parameter."""
         parameters = {parameter.key: parameter for parameter in self.parameters}
         if unknown := given.keys() - parameters.keys():
             raise InvalidInput(f"{self.name} has no parameter {min(unknown)!r}")

@@ -24,7 +24,7 @@ descriptor names in a field `handler` of this type has to be there."""
 
 
 def handler_of(descriptor: Any) -> str:
-    """Return what a descriptor names in a field `handler` of that type; empty where it names nothing."""
+    """Return the name in a descriptor's field `handler` of that type; empty where it has none."""
     field = getattr(type(descriptor), "model_fields", {}).get("handler")
     return str(descriptor.handler) if field is not None and _BY_NAME in field.metadata else ""
 

@@ -28,7 +28,7 @@ LARGE_TEXT = 2**18
 
 
 async def to_thread_if_large(is_large: bool, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return what `work` gives; where it is large it is done in a thread, so that nobody waits for it."""
+    """Return the result of `work`; where it is large it is done in a thread, so that nobody waits for it."""
     return await asyncio.to_thread(work, *args, **kwargs) if is_large else work(*args, **kwargs)
 
 
@@ -50,8 +50,8 @@ def read_document_file(path: Path) -> dict[str, Any]:
 
 
 def read_document_bytes(path: Path) -> bytes:
-    """Return what is in a file, for `read_document`: of one that is too large, a byte too many. Raises `NotFound`, and
-    `InvalidInput` naming the file."""
+    """Return the bytes of a file, for `read_document`: of one that is too large, a byte too many. Raises `NotFound`,
+    and `InvalidInput` naming the file."""
     try:
         # O_NONBLOCK: a FIFO in its place must not hang the host.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -238,7 +238,7 @@ def json_path(*parts: str | int) -> str:
 
 
 def json_type(value: Any) -> str:
-    """Return what people call the JSON type of a value: `text`, `an integer`, `null` …"""
+    """Return the common name of a value's JSON type: `text`, `an integer`, `null` …"""
     if value is None:
         return "null"
     names = (

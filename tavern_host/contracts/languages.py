@@ -67,8 +67,8 @@ class Catalogue:
 
 
 def _between(pieces: list[str], text: str) -> list[str] | None:
-    """Return what stands between the pieces that make up a text with it, or None. What stands before the first words of
-    a template is one thing, and no problem that comes before."""
+    """Return the parts between the pieces that make up a text with them, or None. The part before the first words of a
+    template is one thing, and no problem that comes before."""
     first, *inner, last = pieces
     if not text.startswith(first) or not text.endswith(last) or len(text) <= len(first) + len(last):
         return None

@@ -201,7 +201,7 @@ class NodeProgress(Model):
 
     @classmethod
     def of(cls, value: object, maximum: object = None, message: object = None) -> NodeProgress:
-        """Return what a node says, its message at most `MAX_MESSAGE` characters long. Raises `InvalidInput`."""
+        """Return a node's progress, its message at most `MAX_MESSAGE` characters long. Raises `InvalidInput`."""
         if not (_is_finite(value) and (maximum is None or _is_finite(maximum))):
             wrong = maximum if _is_finite(value) else value
             raise InvalidInput(f"the progress of a node must be finite numbers, not {wrong!r:.80}")

@@ -42,7 +42,7 @@ class Packages(Model):
 
     @classmethod
     def read(cls, folder: Path) -> Packages:
-        """Return what the folder of packages says; none where it has no file. Raises `ValueError`, `OSError`."""
+        """Return the record in the folder of packages; empty where it has no file. Raises `ValueError`, `OSError`."""
         file = folder / PACKAGES_FILE
         return cls.model_validate_json(file.read_bytes()) if file.exists() else cls()
 

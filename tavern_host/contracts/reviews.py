@@ -32,7 +32,7 @@ class ReviewNote(Model):
 
 
 def outputs_of(notes: list[ReviewNote]) -> list[CommandOutput]:
-    """Return what a command shows of the notes of a review."""
+    """Return the outputs of a command that shows the notes of a review."""
     return [
         output
         for note in notes
@@ -44,12 +44,12 @@ def outputs_of(notes: list[ReviewNote]) -> list[CommandOutput]:
 
 
 def permissions_of(plugin: PluginInfo) -> CommandOutput:
-    """Return what a command shows of what a plugin asks for."""
+    """Return the table of the permissions that a plugin asks for."""
     return asked_for(plugin.name, plugin.permissions)
 
 
 def asked_for(plugin: str, permissions: list[PermissionInfo]) -> CommandOutput:
-    """Return what a command shows of permissions that a plugin asks for."""
+    """Return the table of permissions that a plugin asks for."""
     rows = [[say(p.level), p.name, say(p.description), say("yes" if p.granted else "NO")] for p in permissions]
     return CommandOutput(
         kind="table",

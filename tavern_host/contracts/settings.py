@@ -41,7 +41,7 @@ MAX_NESTING = 64
 
 
 def tool_settings_prefix(plugin: str, tool_id: str) -> str:
-    """Return what the full keys of a tool's own settings (its `configSchema`) begin with."""
+    """Return the prefix of the full keys of a tool's own settings (its `configSchema`)."""
     return f"extensions.{plugin}.tools.{tool_id}."
 
 

@@ -167,7 +167,7 @@ class EventBus:
         self._offer(waiting)
 
     def _undelivered(self) -> list[Gap | list[Numbered]]:
-        """Return what was not delivered yet, with the lock held; a gap before it where some is no longer kept."""
+        """Return the events not delivered yet, with the lock held; a gap before them where some are no longer kept."""
         oldest = self._seq - len(self._kept) + 1
         first = max(self._delivered + 1, oldest)
         waiting: list[Gap | list[Numbered]] = []
@@ -313,8 +313,8 @@ class BusSubscription:
         self._thin_at = max(THIN_AT, 2 * len(kept))
 
     def _both(self, item: Numbered | Gap, after: Numbered | Gap) -> Numbered | None:
-        """Return what stands for an event and the next that is sent, with the number of that, so that a reader who has
-        seen it has missed nothing; None where both are sent."""
+        """Return the one event that replaces two, with the number of the later, so that a reader who has seen it has
+        missed nothing; None where both are sent."""
         if self.joined is None or not isinstance(item, tuple) or not isinstance(after, tuple) or item[1] != after[1]:
             return None
         payload = self.joined(item[1], item[2], after[2])

@@ -89,7 +89,7 @@ class Catalogue:
         return {**{name: info for name, info in self.hooks.items() if info.caller != owner(plugin)}, **own}
 
     def item_types(self, hook: str) -> tuple[tuple[type, ...], str]:
-        """Return what a hook that collects lists of something collects, also in words; none, where it is no list."""
+        """Return the types of the items that a hook collects, also in words; none, where it collects no list."""
         if hook not in self._items:
             self._items[hook] = _item_types(typing.get_type_hints(self.spec(hook)).get("return"))
         return self._items[hook]

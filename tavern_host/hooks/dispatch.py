@@ -97,7 +97,7 @@ class LoadedHookResult:
             return await result if isinstance(result, Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
-        """Return what keeps the plugin from being unloaded."""
+        """Return the context that keeps the plugin from being unloaded."""
         return self._in_flight.use_elsewhere(cancel)
 
 
@@ -246,7 +246,7 @@ class Dispatcher:
     async def call_one(
         self, implementation: Implementation, arguments: Mapping[str, Any], *, deadline: float | None = None
     ) -> Any:
-        """Return what one implementation returns, called with copies of the arguments that it takes.
+        """Return the result of one implementation, called with copies of the arguments that it takes.
 
         Async ones, and declarations on their thread, have `deadline` seconds (`DEADLINE`, where not given). Raises
         `DeadlineExceeded`, `PluginFailure` where it tried to end the program, and what it raises itself.

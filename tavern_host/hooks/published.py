@@ -26,12 +26,12 @@ Resolve = Callable[[str], Any]
 
 
 def read_published(manifest: Manifest, resolve: Resolve) -> tuple[Published, list[Problem]]:
-    """Return what a plugin publishes, and every way in which its code differs from its manifest or the rules."""
+    """Return the declarations that a plugin publishes, and each difference of its code from manifest or rules."""
     published = Published()
     problems: list[Problem] = []
 
     def sound(what: str, name: str, faults: Callable[[Any], Iterator[str]]) -> Any:
-        """Return what a name names, or None where it has faults."""
+        """Return the object of a name, or None where it has faults."""
         try:
             found = resolve(name)
             messages = list(faults(found))

@@ -33,7 +33,7 @@ def expected(request: HttpRequest, revision: str, subject: str) -> str:
 
 
 async def conditional(change: Awaitable[T]) -> T:
-    """Return what a conditional change returns; that it came too late is a `PreconditionFailed`."""
+    """Return the result of a conditional change. Raises `PreconditionFailed` where it came too late."""
     try:
         return await change
     except Conflict as error:

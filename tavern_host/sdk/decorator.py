@@ -267,7 +267,7 @@ def _context_parameter(function: Any, context: type, what: str) -> str | None:
 
 
 def _placement(code: NodeCode, blocking: bool, isolated: bool) -> Literal["loop", "thread", "process"]:
-    """Return what was asked for. Raises `TypeError` where the function cannot be run so."""
+    """Return the placement that was asked for. Raises `TypeError` where the function cannot be run so."""
     given = code.definition.traits.placement
     blocking, isolated = blocking or given == "thread", isolated or given == "process"
     target: Any = code.target

@@ -35,7 +35,7 @@ async def _readyz(request: web.Request) -> web.Response:
 
 
 def _problems(host: Host) -> list[str]:
-    """Return what is broken of a host, without what only its operator may know."""
+    """Return the problems of a host, without those that only its operator may know."""
     broken = [p for p in host.plugins() if p.first_party and p.state not in _RUNS]
     found = [f"{host.project.name}: the plugin {plugin.name} is {plugin.state.value}" for plugin in broken]
     if host.audit.problem is not None:

@@ -100,7 +100,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
 
 
 def bounded(response: HttpResponse) -> HttpResponse:
-    """Return what of a third-party plugin's answer is sent: no session, no headers about the host's origin, and, where
+    """Return a third-party plugin's answer as it is sent: without a session and headers about the host's origin; where
     a browser shows it as a page, one without scripts and without the rights of whoever looks at it."""
     headers = {name: value for name, value in response.headers.items() if not _HOSTS_HEADERS.fullmatch(name)}
     headers["Content-Security-Policy"] = SANDBOXED

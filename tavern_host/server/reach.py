@@ -132,7 +132,7 @@ def reach(
     certificate: str | None = None,
     key: str | None = None,
 ) -> Reach:
-    """Return what the options of `tavern serve` ask for. Raises `InvalidInput` that names the option."""
+    """Return the reach that the options of `tavern serve` ask for. Raises `InvalidInput` that names the option."""
     trusted = tuple(_read(f"--trusted-proxy {one}", ipaddress.ip_network, one) for one in proxies)
     is_open = not _read(f"--address {address}", ipaddress.IPv4Address, address).is_loopback
     if is_open and certificate is None and not trusted:

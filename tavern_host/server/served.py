@@ -110,7 +110,7 @@ class ServedProjects:
         return list(self._hosts.values())
 
     def secrets(self) -> frozenset[str]:
-        """Return what is set as a secret in any of the projects: no answer and no message has it."""
+        """Return the secrets of all projects: no answer and no message has them."""
         found = frozenset[str]()
         for host in self._hosts.values():
             found |= host.settings.secrets()

@@ -36,7 +36,7 @@ class Wanted(Model):
 
 
 def wanted_of(query: MultiMapping[str]) -> Wanted:
-    """Return what the query of a socket names. Raises `InvalidInput`."""
+    """Return the events that the query of a socket names. Raises `InvalidInput`."""
     return read_model(Wanted, {key: query.getall(key, []) for key in Wanted.model_fields}, "the query")
 
 

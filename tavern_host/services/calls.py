@@ -72,7 +72,7 @@ class Provider:
             await close()
 
     def failure(self, where: str, error: BaseException) -> BaseException:
-        """Return what callers get for an exception: itself, or where failures are reported a `PluginFailure`."""
+        """Return the exception that callers receive: itself, or where failures are reported a `PluginFailure`."""
         if self.report is None or isinstance(error, TavernError):
             return error
         self.report(self.plugin, where, error)
@@ -163,7 +163,7 @@ Guard = Callable[[], AbstractContextManager[None]]
 
 
 def _guard(provider: Provider, where: str) -> Guard:
-    """Return what counts a call as in flight, and stops an override that calls itself."""
+    """Return the context that counts a call as in flight, and stops an override that calls itself."""
     use: Guard = nullcontext if provider.in_flight is None else partial(provider.in_flight.use_for_call, where)
     return partial(_no_recursion, provider, where, use) if provider.override else use
 

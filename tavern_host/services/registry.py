@@ -168,7 +168,7 @@ class Views:
         return await self.method(service, method)(arguments, call)
 
     def method(self, service: str, method: str) -> JsonCall:
-        """Return what calls a method by name with JSON arguments; see `context.Services.method`."""
+        """Return the function that calls a method by name with JSON arguments; see `context.Services.method`."""
         stack = self._registry.stack(service, self._pinned)
         interface = stack[0].interface if stack else look_up("service", service, self._registry.catalogue.interfaces)
         methods = interface_methods(interface)
@@ -381,7 +381,7 @@ def _denied(plugin: str, service: str, method: str, missing: str) -> PermissionD
 
 
 def look_up(what: str, name: str, known: Mapping[str, T]) -> T:
-    """Return what has a name. Raises `NotFound` with near names."""
+    """Return the value of a name. Raises `NotFound` with near names."""
     if name not in known:
         hint = suggest(name, known)
         raise NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))

@@ -99,7 +99,7 @@ class ViewHandle:
 
 
 def _makers(interface: type[ServiceInterface]) -> dict[str, Make]:
-    """Return what makes the methods of an interface's views, prepared once per interface."""
+    """Return the makers of the methods of an interface's views, by name, prepared once per interface."""
     makers: dict[str, Make] | None = vars(interface).get(_MAKERS)
     if makers is None:
         makers = {name: _maker(interface, name) for name in interface_methods(interface)}
@@ -204,7 +204,7 @@ def _awaited(copy: str) -> str:
 
 
 def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
-    """Return what makes a stream of copies of the items of a caller's stream, each copied when it is read."""
+    """Return the function that makes a stream of copies of a caller's stream; an item is copied when it is read."""
     copies = _stream_of(copied)
 
     def taken(value: Any) -> AsyncIterator[Any]:
@@ -216,12 +216,12 @@ def _stream_taker(where: str, name: str, copied: Copier) -> Copier:
 
 
 def _result_copier(where: str, annotation: Any, *, whole: bool = False) -> Copier | None:
-    """Return what copies a result, or each item of a stream; None for immutable ones."""
+    """Return the function that copies a result, or each item of a stream; None for immutable ones."""
     return None if is_deeply_immutable(annotation) else copier(PluginFailure, f"{where} returned what", whole=whole)
 
 
 def _stream_of(copied: Copier | None) -> Callable[[Callable[[], AsyncIterator[Any]]], AsyncIterator[Any]]:
-    """Return what starts a stream when its first item is requested, and yields its items."""
+    """Return the function that starts a stream when its first item is requested, and yields its items."""
 
     async def stream(begin: Callable[[], AsyncIterator[Any]]) -> AsyncIterator[Any]:
         items = begin()

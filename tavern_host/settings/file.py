@@ -63,7 +63,7 @@ class SettingsFile:
         self._seen: tuple[int, ...] = ()
 
     def read(self) -> SavedSettings:
-        """Return what is saved; nothing, where there is no file. Raises `InvalidFile` where it was damaged."""
+        """Return the saved settings; empty where there is no file. Raises `InvalidFile` where it was damaged."""
         self._seen = self._signature()
         try:
             about = self.path.stat()

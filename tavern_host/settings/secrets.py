@@ -39,7 +39,7 @@ class SecretBox:
         return self._cipher().encrypt(json.dumps([name, value]).encode()).decode()
 
     def decrypt(self, name: str, token: str) -> JsonValue:
-        """Return what was encrypted under this name.
+        """Return the value that was encrypted under this name.
 
         Raises `Misconfigured`: no key, one that cannot be used, another key, another name.
         """

@@ -123,7 +123,7 @@ class HostSettings(Settings):
         self._publish_changes(self._store.set_files(project, operator))
 
     def problems(self, plugin: str | None = None) -> list[Problem]:
-        """Return what is wrong with a plugin's settings; for None, with all of them, and what belongs to no plugin."""
+        """Return the problems of a plugin's settings; for None, those of all, and of settings without a plugin."""
         if plugin is not None:
             return self._store.problems(self._manifest(plugin))
         manifests = self._manifests()
@@ -220,7 +220,7 @@ class HostSettings(Settings):
         return self._store.resolve(manifest) if manifest is not None else Resolved()
 
     async def _past_hooks(self, plugin: str, wanted: dict[str, JsonValue], call: CallContext) -> dict[str, JsonValue]:
-        """Return what the hook leaves of a change. Raises `Vetoed`, and `InvalidInput` for what it made wrong."""
+        """Return the values of a change as the hook leaves them. Raises `Vetoed`, and `InvalidInput` for wrong ones."""
         declared = self._declared(plugin)
         shown = {key: masked(declared[key], value) if key in declared else value for key, value in wanted.items()}
         answer = await self._filter(HOOK, SettingsChange(plugin=plugin, values=shown), call=call)

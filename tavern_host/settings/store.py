@@ -39,7 +39,7 @@ _log = logging.getLogger("tavern.settings")
 
 
 def prefix_of(plugin: str) -> str:
-    """Return what the full keys of a plugin's settings begin with."""
+    """Return the prefix of the full keys of a plugin's settings."""
     return f"extensions.{plugin}."
 
 
@@ -151,7 +151,7 @@ class SettingsStore:
         return self.resolve(manifest).problems
 
     def unknown(self, names: Iterable[str]) -> list[Problem]:
-        """Return what belongs to none of these plugins: settings of others, and a damaged file of saved settings."""
+        """Return the problems of settings that belong to none of these plugins, and of a damaged settings file."""
         known = set(names)
         problems = list(self._damage)
         for source in [*self._sources(), _Source("operator", "the saved", self._saved.secrets)]:

@@ -154,7 +154,7 @@ class SharedDatabase:
             await asyncio.to_thread(last)
 
     async def _do(self, work: Callable[[sqlite3.Connection], T], *, writes: bool) -> T:
-        """Return what a job gives; one whose caller is cancelled is finished all the same."""
+        """Return the result of a job; one whose caller is cancelled is finished all the same."""
         if self._is_closed:
             raise ServiceUnavailable(f"the database of {self._database.name} is closed")
         job = asyncio.create_task(self._done(work, writes), name=f"database of {self._database.name}")
@@ -195,7 +195,7 @@ class SharedDatabase:
         return self.wait(self._service.execute(transaction, statement, values))
 
     def is_back(self, seconds: float) -> bool:
-        """Return what the service says, on another thread than the loop's."""
+        """Call `is_back` of the service, on another thread than the loop's."""
         return self.wait(self._service.is_back(seconds))
 
     async def announce(self, event: str, payload: dict[str, JsonValue]) -> None:
@@ -203,7 +203,7 @@ class SharedDatabase:
         await self._service.announce(event, payload)
 
     def wait(self, answer: Awaitable[T]) -> T:
-        """Return what an answer gives, on another thread than the loop's."""
+        """Return the result of an awaitable of the loop, on another thread than the loop's."""
 
         async def awaited() -> T:
             return await answer

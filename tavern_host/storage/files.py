@@ -95,7 +95,7 @@ def _remove_unlocked(folder: int, name: str) -> None:
 
 
 def read_private(path: Path, most: int, mend: str) -> bytes:
-    """Return what is in a file that this user alone, or its group, may read; `mend` says what to do where others may.
+    """Return the bytes of a file that this user alone, or its group, may read; `mend` says what to do where others may.
 
     Raises `ValueError` for what is no file of at most so many bytes, and `OSError`.
     """

@@ -18,7 +18,7 @@ _FIRST, _MOST = 0.2, 30.0
 async def until_written(
     write: Callable[[], Awaitable[T]], tell: Callable[[TavernError], object], gives_up: Callable[[], bool]
 ) -> T:
-    """Return what `write` gives, tried again, ever more rarely, while the store cannot be written, as on a full disk.
+    """Return the result of `write`, tried again, ever more rarely, while the store cannot be written (a full disk).
 
     `tell` hears why. Raises `InvalidInput` for what cannot be kept at all, `Conflict` for what is another's by now,
     and, once it `gives_up`, the last error, after a second.

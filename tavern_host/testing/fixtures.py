@@ -187,12 +187,12 @@ async def http_client(host: Host) -> AsyncIterator[HttpClient]:
 
 @pytest.fixture
 def call_recorder() -> CallRecorder:
-    """Return what records all hook calls, service calls and events of this test's hosts."""
+    """Return the recorder of all hook calls, service calls and events of this test's hosts."""
     return CallRecorder()
 
 
 def _marked(item: pytest.Item) -> HostOptions:
-    """Return what the markers say; for each keyword, the one nearest to the test."""
+    """Return the options that the markers set; for each keyword, those of the marker nearest to the test."""
     options: dict[str, Any] = {}
     for marker in item.iter_markers("tavern"):
         if marker.args:
