@@ -137,7 +137,7 @@ class OpenId:
         return OpenIdLogin(address=address, secret=f"{state}.{nonce}.{verifier}")
 
     async def finish(self, provider: Provider, back: str, secret: str, answer: dict[str, str]) -> dict[str, Any]:
-        """Return what the provider says of who came back. Raises as `Accounts.finish_openid`."""
+        """Return the claims of the provider about the person who came back. Raises as `Accounts.finish_openid`."""
         state, nonce, verifier = [*secret.split("."), "", ""][:3]
         if not verifier or not hmac.compare_digest(state.encode(), answer.get("state", "").encode(errors="replace")):
             raise InvalidInput("this login was not begun in this browser, or more than ten minutes ago: begin it again")

@@ -87,7 +87,7 @@ class HostAccounts(Accounts):
         return None if found is None else self._identity(*found)
 
     async def identity(self, user: str) -> Identity:
-        """Return what a user may do."""
+        """Return a user's role and permissions, for the host and for each project."""
         return self._identity(*await self._store.of_user(user))
 
     async def admits(self, admission: Admission) -> bool:
@@ -291,7 +291,7 @@ class HostAccounts(Accounts):
             await asyncio.sleep(_LOOK_EVERY)
 
     def _identity(self, user: str, role: str, session: str, closed: dict[str, str | None]) -> Identity:
-        """Return what a user may do; `closed` has the user's role in each project that is closed, None in those that
+        """Return a user's permissions; `closed` has the user's role in each project that is closed, None in those that
         the user is no member of, and "" where it is the user's own role."""
         permissions, projects = self._permissions(role), {}
         for project, there in closed.items() if "operate" not in permissions else ():

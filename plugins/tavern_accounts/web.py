@@ -321,7 +321,7 @@ def _user(request: HttpRequest) -> str:
 
 
 async def _identity(service: Accounts, user: str, session: str) -> Identity:
-    """Return what a user may do, without the projects that are closed to them."""
+    """Return a user's role and permissions, without the projects that are closed to them."""
     identity = await service.identity(user)
     projects = {project: permissions for project, permissions in identity.projects.items() if permissions}
     return identity.model_copy(update={"projects": projects, "session": session})
