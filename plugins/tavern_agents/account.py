@@ -187,7 +187,7 @@ class CallAccount:
         return None
 
     async def _known(self, made: InnerCall) -> ToolResult | None:
-        """Return what came of a call that was begun; None for one that may be repeated."""
+        """Return the result of a call that was begun; None for one that may be repeated."""
         run, request = self._run, made.request
         if made.result is None and made.task is None:
             known = (await run.store.run(run.run.id)).tasks

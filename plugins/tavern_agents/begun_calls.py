@@ -40,7 +40,7 @@ async def outcome(
 
 
 def result_of(request: ToolCallRequest, task: ToolTask) -> ToolResult:
-    """Return what came of a call that became a task."""
+    """Return the result of a call that became a task; an error where the task ended without one."""
     ended = f"the task {task.id} ended as {task.status.value}"
     result = task.result or lost(request, ended, ToolErrorType.INTERRUPTED)
     return result.model_copy(update=request.about)

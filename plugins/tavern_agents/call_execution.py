@@ -216,7 +216,7 @@ class CallExecution:
         )
 
     async def messages(self, say: Callable[[ToolCallRequest, str, ToolResult | None], None]) -> list[ChatMessage]:
-        """Return what the model gets to read about its calls. `say` hears the text about each."""
+        """Return the messages with which the model reads the results of its calls. `say` gets the text about each."""
         decision = self._decision
         results = [self.results[place] for place in sorted(self.results)]
         limit = limit_for(len(decision.calls))
@@ -232,7 +232,7 @@ class CallExecution:
     async def _shortened(
         self, place: int, request: ToolCallRequest, result: ToolResult, shown: ToolFeedback, limit: int
     ) -> ToolFeedback:
-        """Return what is read of a result that is too long: a summary, or its ends, and how to read it whole."""
+        """Return the feedback on a result that is too long: a summary, or its ends, and how to read it whole."""
         whole = await whole_text(self._tools, result)
         loop = self._loop
         text = await shortened(loop.context, loop.profile, loop.trace, self._call, request.tool_id, whole)

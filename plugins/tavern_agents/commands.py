@@ -104,7 +104,7 @@ async def interrupt_run(arguments: dict[str, Any], context: PluginContext) -> As
 
 
 def read_flags(model: type[ModelT], given: dict[str, Any]) -> ModelT:
-    """Return what a command is given as a model. Raises `InvalidInput` that names the flags."""
+    """Return the arguments of a command as a model. Raises `InvalidInput` that names the flags."""
     try:
         return read_model(model, given, "")
     except InvalidInput as error:
@@ -116,7 +116,7 @@ def read_flags(model: type[ModelT], given: dict[str, Any]) -> ModelT:
 
 
 async def read_file(model: type[ModelT], file: str | Path) -> ModelT:
-    """Return what a JSON file holds, as a model. Raises `InvalidInput`."""
+    """Return the content of a JSON file as a model. Raises `InvalidInput`."""
     try:
         content = await asyncio.to_thread(Path(file).read_bytes)
     except OSError as error:

@@ -27,7 +27,7 @@ class Conversation:
     kept: list[Kept] = field(default_factory=list)
 
     def messages(self) -> list[ChatMessage]:
-        """Return what a model gets."""
+        """Return the messages of a request to a model: the summary, where there is one, and the messages after it."""
         messages = repaired([kept.message for kept in self.kept])
         return [ChatMessage(role="user", content=SUMMARY + self.summary), *messages] if self.summary else messages
 
@@ -100,8 +100,8 @@ def _told_apart(calls: tuple[LlmToolCall, ...]) -> tuple[LlmToolCall, ...]:
 def result_messages(
     calls: Sequence[ToolCallRequest], answers: Sequence[ToolFeedback], native: Mapping[str, str] | None = None
 ) -> list[ChatMessage]:
-    """Return what a model gets to read about its calls: an answer to each native call, then one message about those
-    of the text. `native` are further answers, by the ids of native calls."""
+    """Return the messages with which a model reads the results of its calls: an answer to each native call, then one
+    message about those of the text. `native` are further answers, by the ids of native calls."""
     found: list[ChatMessage] = []
     framed: list[str] = []
     for call, one in zip(calls, answers, strict=False):
@@ -126,6 +126,6 @@ def estimate(messages: Sequence[ChatMessage]) -> int:
 
 
 def task_of(kept: Sequence[Kept]) -> str:
-    """Return what a conversation is about now: the last things that were said to the agent, the latest first."""
+    """Return the current task of a conversation: the last four texts that were said to the agent, the latest first."""
     said = [one.message.content for one in kept if one.message.role == "user"]
     return "\n".join([text for text in said if not text.startswith("<OBSERVATION>")][:-4:-1])

@@ -49,7 +49,7 @@ class Decision:
 async def read_decision(
     manager: ToolManager, message: ChatMessage, tool_ids: Sequence[str], finish_reason: str | None = None
 ) -> Decision:
-    """Return what an assistant's message asks for."""
+    """Return the decision that an assistant's message states: its text, and the calls in it."""
 
     async def whole() -> AsyncIterator[str]:
         yield message.content

@@ -69,7 +69,7 @@ class Situation:
     def of(
         cls, said: Conversation, first: str, nudge: str | None, before: list[str], latest: list[str], **more: Any
     ) -> Situation:
-        """Return what an agent knows that works on the message with the id `first`."""
+        """Return the situation of an agent that works on the message with the id `first`."""
         messages = [*(ChatMessage(role="user", content=text) for text in before), *said.messages()]
         note = "\n".join(map(framed, [*latest, *filter(None, [nudge])]))
         if note:
@@ -168,7 +168,7 @@ class Deliberation:
         }
 
     def answer(self, outputs: dict[str, JsonValue]) -> LlmResponse:
-        """Return what the agent said: the answer of a model as it is, or a text. Raises `TavernError` for neither."""
+        """Return the agent's response: the answer of a model as it is, or a text. Raises `TavernError` for neither."""
         value = outputs.get(self.output)
         if isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("text"), str)):
             return read_answer(value, f"the output {self.output!r} of the workflow {self.workflow_id!r}")

@@ -31,7 +31,7 @@ def circles_text(what: str) -> str:
 
 
 def last_text(limit: str) -> str:
-    """Return what an agent reads before its last answer."""
+    """Return the note that an agent reads before its last answer."""
     return f"You have reached a limit: {limit}. No tool can be called any more. Answer now with what you know."
 
 

@@ -199,7 +199,7 @@ def read_tree(connection: sqlite3.Connection, history: str, limit: int, offset: 
 
 
 def read_conversation(connection: sqlite3.Connection, leaf: int | None) -> tuple[str, list[Kept]]:
-    """Return what stands for the messages first said on the way to one, empty where there is no such summary, and the
+    """Return the summary that replaces the first messages on the way to `leaf`, empty where there is none, and the
     messages after those."""
     rows = connection.execute(
         f"{_UNSUMMARISED} SELECT m.seq, m.id, m.body, m.run, m.parent FROM path JOIN messages m ON m.seq = path.seq "

@@ -123,7 +123,7 @@ async def _selected(context: PluginContext, ids: list[str], task: str, most: int
 
 
 def _experience(known: dict[str, ToolStatistics]) -> list[str]:
-    """Return what a model should know of earlier calls of those of its tools that sometimes fail: most often first."""
+    """Return a note for the model on those of its tools that sometimes fail, most often first; empty without any."""
     failing = [one for one in known.items() if one[1].calls >= FEW_CALLS and one[1].done < one[1].calls]
     failing.sort(key=lambda one: one[1].done / one[1].calls)
     lines = [f"- {tool_id}: {one.text}" for tool_id, one in failing]

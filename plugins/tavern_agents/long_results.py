@@ -92,7 +92,7 @@ async def read_part(
 async def shortened(
     context: PluginContext, profile: AgentProfile, trace: Tracer, call: CallContext, tool_id: str, text: str
 ) -> str | None:
-    """Return what the profile's workflow for observations makes of a result; None where there is none, or it fails."""
+    """Return a result's summary by the profile's workflow for observations; None where there is none, or it fails."""
     reference = profile.observation_workflow_id
     if reference is None:
         return None

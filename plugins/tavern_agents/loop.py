@@ -285,7 +285,7 @@ class AgentLoop:
         return answer
 
     async def _think(self, given: Situation, workflow: Workflow) -> tuple[LlmResponse, str]:
-        """Return what the agent answers, and the run of its workflow."""
+        """Return the agent's response, and the id of the run of its workflow."""
         request = RunRequest.construct(
             workflow=workflow,
             inputs=self.deliberation.inputs(given),
@@ -308,7 +308,7 @@ class AgentLoop:
         return answer, run.id
 
     async def _given(self, *, last: bool) -> tuple[Situation, Workflow]:
-        """Return what the agent knows, and its workflow with the macros filled in."""
+        """Return the agent's situation, and its workflow with the macros filled in."""
         tools = self.context.services.get(TOOL_MANAGER)
         workflow, prompts, latest = self.deliberation.workflow, self.deliberation.prompts, list[str]()
         if self.deliberation.has_macros:

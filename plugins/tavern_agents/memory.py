@@ -46,7 +46,7 @@ _NOTES_SHOWN = 20
 
 
 def initial_memory(profile: AgentProfile) -> KeptMemory:
-    """Return what an agent remembers at first. Raises `Misconfigured` with the field of the profile that is wrong."""
+    """Return the first memory of an agent. Raises `Misconfigured` with the field of the profile that is wrong."""
     problem = memory_problem(profile)
     if problem is not None:
         raise Misconfigured(f"the agent {profile.id!r} cannot be used: {problem[0]}: {problem[1]}")
@@ -74,7 +74,7 @@ def _initial_state(profile: AgentProfile) -> dict[str, JsonValue]:
 
 
 def state_problem(schema: dict[str, JsonValue], state: dict[str, JsonValue]) -> str | None:
-    """Return what is wrong with a state. Raises `ValueError` for a schema that cannot be used."""
+    """Return the first mistake of a state with its place, or None. Raises `ValueError` for an unusable schema."""
     if not schema:
         return None
     if _refers(schema):  # references can multiply what is compared

@@ -45,7 +45,7 @@ async def reply_of(store: AgentStore, run_id: str) -> AgentReply:
 
 
 def span_of(run: AgentRun) -> dict[str, Any]:
-    """Return what a span says of how a run ended."""
+    """Return the attributes that a span has about the end of a run."""
     failed = run.status in (AgentStatus.ERROR, AgentStatus.INTERRUPTED)
     usage = LlmUsage(
         prompt_tokens=run.usage.prompt_tokens or None, completion_tokens=run.usage.completion_tokens or None

@@ -37,7 +37,7 @@ class ProfileFiles(AgentProfiles):
         return _file(profile_id, await asyncio.to_thread(read_document_file, path))
 
     async def check(self, profile_id: str, document: Document) -> list[str]:
-        """Return what is wrong with a document; see the interface."""
+        """Return the mistakes of a document; see the interface."""
         return await asyncio.to_thread(_problems, profile_id, document)
 
     async def save(

@@ -55,7 +55,7 @@ class Source:
     brought: Path | None = None
 
     def problem(self, place: Location, message: str, **more: Any) -> AgentProblem:
-        """Return what is wrong at a place, with its line; `more` are other fields of the problem."""
+        """Return the problem of a profile at a place, with its line; `more` are other fields of the problem."""
         line, _ = nearest(self.text.marks([place]), place)
         values = {"file": self.file, "level": "error", "path": json_path(*place), "line": line, "message": message}
         return AgentProblem.model_validate({**values, **more})
@@ -100,7 +100,7 @@ class ProfileFolder:
         self._looks, self._latest = 0, 0
 
     async def now(self) -> Profiles:
-        """Return what the folder holds. Files are read again when one of them has changed."""
+        """Return the profiles of the folder. Files are read again when one of them has changed."""
         self._looks = number = self._looks + 1
         services = self._context.services
         brought = await services.get(PLUGINS).assets("agents") if services.has(PLUGINS) else []
@@ -222,7 +222,7 @@ def _read(project: Path, path: Path) -> tuple[AgentProfile, Source] | BrokenProf
 
 
 def read_profile(document: dict[str, Any], name: str) -> list[AgentProblem]:
-    """Return what is wrong with a document as a profile; `name` stands for that of its file."""
+    """Return the problems of a document as a profile; `name` stands for that of its file."""
     return _validated(document, Source(name, JsonText.of(b"")))[1]
 
 

@@ -101,7 +101,7 @@ class Runtime(AgentRuntime):
         return (await self._profiles.now()).get(profile_id)
 
     async def check(self, profile_id: str | None = None) -> list[AgentProblem]:
-        """Return what is wrong with the profiles, or with one."""
+        """Return the problems of the profiles, or of one."""
         return await check_profiles(self._context, await self._profiles.now(), profile_id)
 
     # --- runs that begin --------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class Runtime(AgentRuntime):
     async def memory(
         self, profile_id: str, conversation_id: str, *, branch: str | None = None, leaf: str | None = None
     ) -> AgentMemory:
-        """Return what an agent remembers; see the interface."""
+        """Return the memory of an agent; see the interface."""
         return await self._memories.read(await self.get(profile_id), conversation_id, branch, leaf)
 
     async def change_memory(
@@ -408,7 +408,7 @@ class Runtime(AgentRuntime):
         )
 
     async def recall(self, *, call: CallContext | None = None) -> AgentMemory:
-        """Return what the agent that calls remembers. Raises `InvalidInput` where none does."""
+        """Return the memory of the agent that calls. Raises `InvalidInput` where the caller is no agent."""
         return await self._memories.recall(call or system_call())
 
     async def remember(

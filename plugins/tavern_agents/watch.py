@@ -73,15 +73,14 @@ def used_up(limits: AgentLimits, usage: AgentUsage, seconds: float, calls: int =
 
 
 def about(answer: LlmResponse, run_id: str) -> dict[str, Any]:
-    """Return what a trace says of the answer that a step came of, as far as it is known: its run, its model, the tokens
-    that it took."""
+    """Return the details of a step's answer for the trace, as far as they are known: its run, its model, its tokens."""
     used = {"promptTokens": answer.usage.prompt_tokens, "completionTokens": answer.usage.completion_tokens}
     known = {"runId": run_id, "responseId": answer.response_id, "model": answer.model or None, **used}
     return {name: value for name, value in known.items() if value is not None}
 
 
 def added(usage: AgentUsage, answer: LlmResponse, model: LlmModelInfo | None) -> AgentUsage:
-    """Return what a run used, with an answer. The cost is not known any more where the model has no price."""
+    """Return the usage of a run with that of an answer added. The cost becomes unknown where the model has no price."""
     prompt, completion = answer.usage.prompt_tokens or 0, answer.usage.completion_tokens or 0
     cost = usage.cost
     if prompt or completion:

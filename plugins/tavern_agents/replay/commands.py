@@ -62,7 +62,7 @@ async def test(arguments: dict[str, Any], context: PluginContext) -> AsyncIterat
 
 
 def told(played: AgentReplay) -> list[str]:
-    """Return what came of a replay in lines."""
+    """Return the outcome of a replay as lines of text."""
     if played.difference is None:
         return [f"The same (deliberations: {played.deliberations}, calls: {played.calls}, ended: {played.status})."]
     one = played.difference

@@ -199,7 +199,7 @@ def _call(call: ToolCallRequest | RecordedCall) -> JsonValue:
 
 
 def _shown(result: ToolResult) -> JsonValue:
-    """Return what a result says, apart from how it came about."""
+    """Return the status, content and error of a result, without the times and ids of its call."""
     return result.model_dump(mode="json", by_alias=True, include={"status", "content", "structured", "error"})
 
 

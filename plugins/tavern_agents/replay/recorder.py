@@ -58,7 +58,7 @@ class Recorder:
         return key
 
     def unwritten(self) -> tuple[list[bytes], dict[str, bytes]]:
-        """Return what was noted since, to be kept: the deliberations, and texts by their keys."""
+        """Return the rows noted since the last call, to be stored: the deliberations, and texts by their keys."""
         found = self._rows, self._texts
         self._rows, self._texts = [], {}
         return found
