@@ -34,7 +34,7 @@ class Patches(Assistant):
         whole: bool = True,
         call: CallContext | None = None,
     ) -> PatchResult:
-        """Return what a patch would do; see the interface."""
+        """Return the result of a patch without saving it; see the interface."""
         if (id is None) == (document is None):
             raise InvalidInput("a patch is of a document that is named by its `id`, or given as `document`")
         asked = PatchProposal.construct(kind=kind, id=id, document=document, operations=operations, revision=revision)

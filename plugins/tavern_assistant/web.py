@@ -64,7 +64,7 @@ async def ask(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 async def _asked(request: HttpRequest, model: type[Asked], *, is_of_settings: bool) -> Asked:
-    """Return what was asked for where it belongs to the route."""
+    """Return the body of a request. Raises `InvalidInput` where it does not belong to the route."""
     asked = await asyncio.to_thread(request.read, model)
     if (asked.kind == "settings") != is_of_settings:
         raise InvalidInput("patches of settings, and nothing else, go to /api/settings-patches")

@@ -80,7 +80,7 @@ async def assist(arguments: dict[str, JsonValue], context: PluginContext) -> Asy
 
 
 async def _decided(arguments: dict[str, JsonValue]) -> str:
-    """Return what becomes of a proposal; a person at a terminal is asked."""
+    """Return the status of a proposal after the decision; it stays `proposed` where nobody can be asked."""
     if arguments.get("apply"):
         return "applied"
     if not sys.stdin.isatty():

@@ -36,7 +36,7 @@ class Outcome:
 
 
 def judge(request: str, world: Data, response: Data, answer: Data, results: list[Any], before: Data) -> Outcome:
-    """Return what became of an answer, whose call, if there was one, has given `results`."""
+    """Return the outcome of an answer; `results` are those of its call, empty where it made none."""
     operations, result = answer["operations"], results[0] if results else None
 
     def answered(text: str) -> Data:

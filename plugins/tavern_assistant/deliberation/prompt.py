@@ -23,7 +23,7 @@ _MOST_SAID = 10
 
 
 def situation(world: dict[str, Any], definitions: Iterable[NodeDefinition], request: str) -> str:
-    """Return what a request is about, as the text of its message."""
+    """Return the description of a request's world, as the text of its message."""
     parts = ["\n".join(["Node types:", *map(described, definitions)])]
     workflow = world.get("workflow")
     if workflow is None:

@@ -47,7 +47,7 @@ async def start(context: PluginContext, request: AssistantRequest, call: CallCon
 
 
 async def _world(context: PluginContext, request: AssistantRequest) -> dict[str, Any]:
-    """Return what the assistant perceives: the workflow as it is being made, and the record of its run."""
+    """Return the world of a request: the workflow as it is being edited, and the record of its latest run."""
     manager = context.services.get(WORKFLOW_MANAGER)
     id = (await manager.get(request.workflow_id)).id
     document, revision = await present(manager, id)

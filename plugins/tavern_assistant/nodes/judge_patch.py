@@ -57,7 +57,7 @@ async def judge_patch(
 
 
 async def _checked(context: NodeContext, operations: list[Any], document: dict[str, Any]) -> dict[str, Any]:
-    """Return what the patch would do to a workflow that is no file of the project, as the result of a tool."""
+    """Return the result of the patch for a workflow that is no file of the project, in the form of a tool's result."""
     try:
         patched = await context.plugin.services.get(ASSISTANT).propose_patch(
             operations, document=document, call=context.call

@@ -34,7 +34,7 @@ class _Kept:
         self._services = context.services
 
     async def before(self, id: str, text: str, call: CallContext | None) -> str:
-        """Return what is saved to make a document again what it is now; `text` is that of it."""
+        """Return the text that is saved to restore the present document; `text` is that of it."""
         return text
 
 
@@ -139,7 +139,7 @@ class DocumentPatches:
         self._lock = asyncio.Lock()
 
     async def propose(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:
-        """Return what a patch would do to a document that is kept under an id, or to one that is given."""
+        """Return the result of a patch to a document that is stored under an id, or to `asked.document`."""
         kept, id, document, now = self._kinds[asked.kind], asked.id or "", asked.document, ""
         if document is None:
             text, now = await kept.read(id, call)

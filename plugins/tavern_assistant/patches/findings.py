@@ -157,7 +157,7 @@ class Findings:
 
 
 def _key(problem: WorkflowProblem, document: Item) -> tuple[Any, ...]:
-    """Return what is the same of a problem before and after a patch, although its place in a list is not."""
+    """Return a key that is the same before and after a patch, although the problem's place in a list is not."""
     parts = _parts(problem.path)
     if len(parts) > 1 and parts[0] in LISTS and isinstance(parts[1], int):
         items = _items(document, str(parts[0]))

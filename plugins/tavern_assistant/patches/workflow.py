@@ -60,7 +60,7 @@ class Patched:
 
 
 def apply_to_workflow(document: Item, given: Sequence[JsonValue], definitions: Mapping[str, NodeDefinition]) -> Patched:
-    """Return what a patch makes of a workflow's document. `definitions` are the node types, by full type."""
+    """Return the patched document of a workflow, or problems. `definitions` are the node types, by full type."""
     operations, problems = read_operations(given)
     patch = _Patch(document, definitions, operations)
     for operation in operations:

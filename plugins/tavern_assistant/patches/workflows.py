@@ -42,7 +42,7 @@ class WorkflowPatches:
         self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
 
     async def propose(self, asked: PatchProposal, call: CallContext | None = None) -> PatchResult:
-        """Return what a patch would do to a stored workflow, or to a document that is given."""
+        """Return the result of a patch to a stored workflow, or to `asked.document`."""
         if asked.document is not None:
             return (await self._evaluated(asked.document, asked.operations))[0]
         return await self._result(asked, *await present(self._manager, str(asked.id)))
@@ -81,13 +81,13 @@ class WorkflowPatches:
     # --- what a patch does ----------------------------------------------------------------------------
 
     async def _result(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
-        """Return what a patch does to a workflow, whose document is at the revision `now`."""
+        """Return the result of a patch to a workflow, whose document is at the revision `now`."""
         given, is_now = asked.operations, asked.revision in (None, now)
         result = (await self._evaluated(document, given))[0] if is_now else await self._rebased(asked, document, now)
         return result.model_copy(update={"revision": now, "former": now})
 
     async def _rebased(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
-        """Return what a patch that was made for another revision does, where it touches nothing that became other."""
+        """Return the result of a patch made for another revision; a conflict where what it touches has changed."""
         base = await self._at(str(asked.id), str(asked.revision))
         if base is None:
             return await self._conflict(asked, now)
@@ -112,7 +112,7 @@ class WorkflowPatches:
         return PatchResult(applied=False, conflict=PatchConflict(**known, changes=list(since), touched=both))
 
     async def _evaluated(self, before: Item, operations: Sequence[JsonValue]) -> tuple[PatchResult, Patched]:
-        """Return what comes of a patch: the checked document with places for new nodes, or problems."""
+        """Return the result of a patch: the checked document with places for new nodes, or problems."""
         patched = await self._patched(before, operations)
         now = await self._manager.check(patched.document)
         was, types = await self._manager.check(before) if now else [], await self._node_types()
