@@ -117,7 +117,7 @@ def run_work(encoded: bytes, contents: list[Contents], *before: Outcome) -> Outc
 
 
 def report(outcome: Outcome) -> list[RemoteResult]:
-    """Return what the host gets of an outcome."""
+    """Return the results that the host receives of an outcome."""
     return outcome.results
 
 
