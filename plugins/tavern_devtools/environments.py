@@ -121,7 +121,7 @@ def _advice(source: Path, done: Ran) -> str:
 
 
 def _missing_for_build(project: Path) -> list[str]:
-    """Return what a project's build needs and this environment does not have."""
+    """Return the build requirements of a project that this environment does not have."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:

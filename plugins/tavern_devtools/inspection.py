@@ -210,14 +210,14 @@ class Inspection:
         return next(info for info in host.plugins() if info.source == source and name in (None, info.name))
 
     async def notes(self) -> list[ReviewNote]:
-        """Return what first-party plugins add to the review of the plugin, by its files; the policy of the host that
-        it will be used in is not known."""
+        """Return the notes that first-party plugins add to the review of the plugin, by its files; the policy of the
+        host that it will be used in is not known."""
         if self._host is None:
             return []
         return await self._host.notes(self._info(self._host), self._new_host(third_party=False), judged=False)
 
     def by_manifest(self) -> Report:
-        """Return what the host says without an import."""
+        """Return the host's report on the plugin from its manifest, without an import."""
         if self._host is None:
             name = self._candidate.entry or self._candidate.folder.name
             problems, state = self._candidate.problems, PluginState.INVALID
@@ -227,7 +227,7 @@ class Inspection:
         return _report(self._candidate, self._info(self._host))
 
     async def by_import(self) -> Report:
-        """Return what the host says once it has imported the plugin and asked it what it registers, behind the
+        """Return the host's report on the plugin once it has imported it and collected its registrations, behind the
         loopback boundary. Nothing of it is started."""
         host = self._host
         assert host is not None

@@ -68,7 +68,7 @@ class LoopbackRuntime(InProcessRuntime):
         return round_trip(infos, list[HookImplInfo]), round_trip(problems, list[Problem])
 
     def collect(self, hook: str) -> list[Any]:
-        """Return what the modules that the manifest names contribute to a hook."""
+        """Return the contributions to a hook of the modules that the manifest names."""
         items = super().collect(hook)
         return Crossing(self._plugin, hook).answer(items, self._hints(hook)["return"])  # type: ignore[no-any-return]
 
@@ -255,7 +255,7 @@ def _carrying(
 
 
 def _returned(result: Any, crossing: Crossing, answered: Callable[[Any], Any]) -> Any:
-    """Return what the caller gets for what a function returned."""
+    """Return the caller's copy of a function's result: a value, or a coroutine of one."""
 
     async def finished() -> Any:
         with crossing:

@@ -82,7 +82,7 @@ class _Instance:
 def _sent(
     inputs: Values, node_call: NodeCall | None, report: Report | None
 ) -> tuple[Values, NodeCall | None, Report | None]:
-    """Return what a node is run with, as the plugin gets it: of a stream, every item when it is read."""
+    """Return the arguments of a node's run as they are across a boundary; the items of a stream as they are read."""
     values = {
         key: CarriedStream(value, loose_trip) if isinstance(value, AsyncIterator) else loose_trip(value)
         for key, value in inputs.items()

@@ -36,7 +36,7 @@ def check(subject: Subject) -> Iterator[Problem]:
 
 
 def _imported(module: ast.Module) -> dict[str, str]:
-    """Return what each name of a module stands for."""
+    """Return the full name of each name that a module imports."""
     names = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
