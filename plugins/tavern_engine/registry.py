@@ -51,7 +51,7 @@ class NodeType:
         return self.contribution.settings
 
     def runner(self) -> NodeRunner:
-        """Return what opens instances. Raises `NotFound` where the code is gone."""
+        """Return the runner that opens instances. Raises `NotFound` where the code is gone."""
         runner: NodeRunner = self.contribution.open(self.original)
         return runner
 

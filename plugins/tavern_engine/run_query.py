@@ -18,7 +18,7 @@ _SHOWN = 5
 
 
 def run_filter(query: Mapping[str, str], zone: tzinfo | None = UTC) -> RunFilter:
-    """Return what a query asks for: `status` (several with commas), `workflowId`, `since`, `until`, `text`, `limit`,
+    """Return the filter of a query: `status` (several with commas), `workflowId`, `since`, `until`, `text`, `limit`,
     `offset`. Raises `InvalidInput` for a value that cannot be; empty ones are no values."""
     now = clock.now()
     found: dict[str, Any] = {

@@ -38,7 +38,7 @@ class Documents:
     _nodes: dict[int, dict[str, tuple[str, str | None]]] = field(default_factory=dict)
 
     def label(self, node_id: str) -> str:
-        """Return what a node is called: its id, and its name or type. One in a group is `instance/node`."""
+        """Return the label of a node: its id, and its name or type. One in a group is `instance/node`."""
         workflow: Workflow | None = self.workflow
         rest = node_id
         while workflow is not None:
@@ -51,7 +51,7 @@ class Documents:
         return node_id
 
     def title(self, key: str) -> str:
-        """Return what an output of the workflow is called."""
+        """Return the display name of an output of the workflow, or its key."""
         slot = self.workflow.interface_outputs.get(key)
         title = (slot.display_name if slot is not None else None) or key
         return key if title == "*" else title
@@ -201,7 +201,7 @@ def _refusal(error: InvalidInput) -> list[CommandOutput]:
 def _ending(
     finished: Run, view: ProgressView, texts: StreamTexts, documents: Documents, context: PluginContext
 ) -> list[CommandOutput]:
-    """Return what is said of a finished run. Outputs that were shown as they came are not shown again."""
+    """Return the last lines of a command about a finished run, without outputs that were shown as they came."""
     rest = texts.take(all_ended=True)
     said = [CommandOutput(kind="chunk", text=rest)] if rest else []
     said.append(view.last_picture(finished))

@@ -41,7 +41,7 @@ def moment(when: datetime | None, zone: tzinfo | None = None) -> str:
 
 
 def point_in_time(text: str, *, now: datetime, zone: tzinfo | None = None) -> datetime:
-    """Return what `2d` (so long ago; `s m h d w`) or an ISO date or time means; without a zone, in `zone`.
+    """Return the time that `2d` (so long ago; `s m h d w`) or an ISO date or time means; without a zone, in `zone`.
 
     Raises `InvalidInput`.
     """
@@ -158,7 +158,7 @@ def repetitions(state: NodeState) -> list[str]:
 
 
 def work_of(state: NodeState) -> list[str]:
-    """Return what a cluster did for a node."""
+    """Return a line on a node's work on the cluster: its worker, and the bytes in and out; empty without any."""
     work = state.remote
     return [] if work is None else [f"at {work.worker}, took {work.received:,} B, gave {work.given:,} B"]
 

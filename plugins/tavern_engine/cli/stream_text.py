@@ -26,7 +26,7 @@ class StreamTexts:
             self._ended.add(key)
 
     def take(self, *, all_ended: bool = False) -> str:
-        """Return what can be shown by now and has not been."""
+        """Return the text that can be shown by now and was not returned before."""
         parts = []
         while True:
             if self._current is None:

@@ -28,8 +28,8 @@ _REFUSED = {
 
 
 def given_outputs(plan: Plan, overrides: Mapping[str, Mapping[str, JsonValue]]) -> tuple[Given, list[WorkflowProblem]]:
-    """Return what is given, by node, and everything that is wrong with it. Of a group's instance the nodes are those
-    that pass its outputs on, and the one that shows it."""
+    """Return the overridden outputs by node, and everything that is wrong with them. Of a group's instance the nodes
+    are those that pass its outputs on, and the one that shows it."""
     found: Given = {}
     problems: list[WorkflowProblem] = []
     for name, outputs in overrides.items():

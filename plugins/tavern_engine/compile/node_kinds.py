@@ -119,8 +119,8 @@ class Kind:
         return self.calls
 
     def open(self, config: dict[str, Any]) -> NodeInstance | None:
-        """Return what runs a node with this configuration; None where it has a state, or fails: it is then opened
-        where it is run, and its error is the node's."""
+        """Return the instance that runs a node with this configuration; None where it has a state, or fails: it is then
+        opened where it is run, and its error is the node's."""
         if self.node_type.definition.traits.stateful:
             return None
         try:

@@ -195,7 +195,7 @@ def _structure(workflow: Workflow, *, values: bool) -> Any:
 
 
 def _node(node: WorkflowNode, *, values: bool) -> Any:
-    """Return what of a node is structure: of its written values only which there are, and which hold others."""
+    """Return the structure of a node: of its written values only which there are, and which hold others."""
     written: Any = node.input_values
     if not (values or node.bypassed or node.parent_node or node.type in (NODE_GROUP, LOOP_ZONE)):
         written = [(key, isinstance(value, list | dict)) for key, value in written.items() if value is not None]

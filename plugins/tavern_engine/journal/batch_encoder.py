@@ -105,7 +105,7 @@ def _frame(rows: Rows, room: int) -> tuple[bytes, int, _Parts]:
 
 
 def _bare(node_id: Any, signature: Any, started: Any, finished: Any, outputs: Any, note: Note | None) -> Rows:
-    """Return what can be kept of a row that cannot be encoded."""
+    """Return the parts that can be stored of a row that cannot be encoded."""
     times = [float(each) if isinstance(each, int | float) else 0.0 for each in (started, finished)]
     known, status = signature if isinstance(signature, bytes) else None, note.status if note is not None else COMPLETE
     return Rows([str(node_id), known, *times, None, Note(str(status))])
@@ -188,7 +188,7 @@ def split(outputs: dict[str, Any]) -> tuple[str, list[tuple[str, str, bytes]]]:
 
 
 def _content(value: Any) -> tuple[str, str | bytes, list[Any]]:
-    """Return what kind of content a value becomes, that, and what in it has no codec."""
+    """Return the kind of content that a value becomes, that content, and the values in it without a codec."""
     if type(value) is bytes:
         return "bytes", value, []
     if type(value) is str and _may_be_large(value):

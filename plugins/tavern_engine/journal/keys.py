@@ -30,7 +30,7 @@ class ProjectKey:
         self._read()
 
     def seal(self, name: str, content: bytes) -> bytes:
-        """Return what shows that a content of this name is from here. Raises `OSError` where there can be no key."""
+        """Return the seal (HMAC) that proves a content of this name to be from here. Raises `OSError` without a key."""
         return hmac.digest(self._read(), _message(name, content), _SEAL)
 
     def has_sealed(self, name: object, content: object, seal: object) -> bool:

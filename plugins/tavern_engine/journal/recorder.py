@@ -236,7 +236,7 @@ class RunRecorder:
     # --- reading ----------------------------------------------------------------------------------
 
     async def load(self, entry: RunEntry, *, results: bool = True) -> StoredRun:
-        """Return what is needed to resume a run. Raises `NotFound` where a document is gone, `TavernError`."""
+        """Return the stored parts that resume a run. Raises `NotFound` where a document is gone, `TavernError`."""
         store = self.claims.required_store()
         workflow, groups = await documents_of(entry, store.content)
         if not results:
@@ -303,7 +303,7 @@ class RunRecorder:
     # --- helpers ----------------------------------------------------------------------------------
 
     async def _entry(self, record: RunRecord) -> tuple[RunEntry, dict[str, bytes]]:
-        """Return what is kept of a run, and by hash the documents that it refers to."""
+        """Return the entry that is stored of a run, and by hash the documents that it refers to."""
         content, name = await _document(record.workflow)
         documents, groups = {name: content}, {}
         for key, group in record.groups.items():

@@ -16,7 +16,7 @@ GRACE = 1.0
 async def run_attempt(
     code: Coroutine[Any, Any, dict[str, Any]], limit: float | None, left_behind: Callable[[], None]
 ) -> dict[str, Any]:
-    """Return what `code` returns. `left_behind` is called when its time is over and it runs all the same.
+    """Return the result of `code`. `left_behind` is called when its time is over and it runs all the same.
 
     Raises what it raises; `DeadlineExceeded` where it did not end within `limit` seconds. Cancelling cancels it and
     waits until it has ended.

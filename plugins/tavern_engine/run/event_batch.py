@@ -171,7 +171,7 @@ class EventBatch:
         return time.perf_counter() - self._base
 
     def taken(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Return what is to be added of the outputs of a node, which nothing else can change."""
+        """Return a node's outputs as an event shows them, owned by the event; empty where outputs are not shown."""
         return owned(outputs) if self.table.shows_outputs else {}
 
     def add_completed(self, completed: Completions) -> None:

@@ -155,7 +155,7 @@ def queue_form(queue: RunQueue) -> dict[str, JsonValue]:
 
 
 def summary_form(run: Run) -> dict[str, JsonValue]:
-    """Return what a list of runs shows of one."""
+    """Return a run as a list of runs shows it."""
     return _present(
         promptId=run.id,
         status=run.status.value,
@@ -180,7 +180,7 @@ _SMALL = 1024
 
 
 def large(media_type: str, length: int) -> dict[str, JsonValue]:
-    """Return what stands for a large value; the length is in bytes, roughly."""
+    """Return the placeholder of a large value; the length is in bytes, roughly."""
     return {"type": "large", "mediaType": media_type, "length": length}
 
 

@@ -26,7 +26,7 @@ class NodeReports:
         self._next = 0.0
 
     def of(self, number: int) -> Report:
-        """Return what takes the reports of a node, on any thread."""
+        """Return the function that takes the reports of a node, on any thread."""
 
         def report(progress: NodeProgress) -> None:
             self._latest[number] = progress

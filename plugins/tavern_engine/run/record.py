@@ -102,7 +102,7 @@ class RunRecord:
         return run_of(self, status, outputs or {}, self.nodes.node_states() if nodes is None else nodes)
 
     def summary(self) -> dict[str, JsonValue]:
-        """Return what a message about the queue shows of the run, cheaply."""
+        """Return the fields of the run in a message about the queue, without reading its results."""
         form: dict[str, JsonValue] = {
             "promptId": self.id,
             "status": self.status.value,

@@ -118,7 +118,7 @@ class StreamWriter:
         return not self._is_abandoned and not any(stream.is_cut for stream in self.streams.values())
 
     def outputs(self) -> dict[str, Any]:
-        """Return what the node gave: of each stream the list of its items."""
+        """Return the outputs of the node: of each stream the list of its items."""
         return {**{key: stream.kept for key, stream in self.streams.items()}, **self.batch}
 
     async def put(self, key: str, item: Any) -> None:

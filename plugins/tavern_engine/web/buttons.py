@@ -31,7 +31,7 @@ class Click(Values):
 
 
 def read_click(payload: Any) -> Click:
-    """Return what a payload says. Raises `InvalidInput` with every problem of its shape."""
+    """Return the click that a payload describes. Raises `InvalidInput` with every problem of its shape."""
     click = read_model(Click, payload, "this is no button_click")
     if click.node_type is None and click.workflow_id is None:
         raise InvalidInput("a button_click needs a `nodeType`, or the `workflowId` of a stored workflow")

@@ -89,14 +89,14 @@ _EDGES: TypeAdapter[list[PromptEdge]] = TypeAdapter(list[PromptEdge])
 
 
 async def read_request(request: HttpRequest, *, needs_workflow: bool = True) -> RunRequest:
-    """Return what the body of a request asks for. Raises `InvalidInput`."""
+    """Return the run that the body of a request asks for. Raises `InvalidInput`."""
     return await to_thread_if_large(
         request.is_large, lambda: run_request(request.json_body(), needs_workflow=needs_workflow)
     )
 
 
 async def read_payload(payload: dict[str, Any]) -> RunRequest:
-    """Return what the payload of a message asks for; one of many nodes or edges is read in a thread. Raises
+    """Return the run that the payload of a message asks for; one of many nodes or edges is read in a thread. Raises
     `InvalidInput`."""
     parts = (payload.get("nodes"), payload.get("edges"))
     is_large = any(isinstance(part, list) and len(part) > AT_ONCE for part in parts)
@@ -104,7 +104,7 @@ async def read_payload(payload: dict[str, Any]) -> RunRequest:
 
 
 def run_request(payload: Any, *, needs_workflow: bool = True) -> RunRequest:
-    """Return what a payload asks for, and nothing else set. Raises `InvalidInput` with every problem of its shape."""
+    """Return the run that a payload asks for, no other field set. Raises `InvalidInput` with every mistake of shape."""
     if _is_file(payload):
         beside = {key: payload[key] for key in _BESIDE & payload.keys()}
         workflow = read_model(Workflow, {key: payload[key] for key in payload.keys() - beside.keys()}, _WHAT)

@@ -130,7 +130,7 @@ class DiskCache:
     # --- reading ----------------------------------------------------------------------------------
 
     async def find(self, signatures: Collection[bytes]) -> Found:
-        """Return what is known by these signatures; small entries are read at once. Never raises."""
+        """Return the entries with these signatures; only small ones are read at once. Never raises."""
 
         def work(connection: sqlite3.Connection) -> Found:
             return self._without_prefix(tables.find(connection, self._with_prefix(signatures), ROOM))
@@ -138,7 +138,7 @@ class DiskCache:
         return await self._ask(work)
 
     async def load(self, signatures: Collection[bytes]) -> Found:
-        """Return what is known by these signatures, all of it read. Never raises."""
+        """Return the entries with these signatures, all of them read. Never raises."""
 
         def work(connection: sqlite3.Connection) -> Found:
             return self._without_prefix(tables.load(connection, self._with_prefix(signatures)))
@@ -146,7 +146,7 @@ class DiskCache:
         return await self._ask(work)
 
     def _prefix(self) -> bytes:
-        """Return what the keys of entries begin with. Waits for the disk. Raises `OSError`."""
+        """Return the prefix of the keys of entries. Waits for the disk. Raises `OSError`."""
         # Signatures do not cover the code of the engine itself, nor who wrote an entry.
         return self._key.mark(f"outputs {__version__} {FORMAT}", PREFIX_BYTES)
 

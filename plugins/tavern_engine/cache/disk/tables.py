@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 
 def find(connection: sqlite3.Connection, signatures: Sequence[bytes], room: int) -> Found:
-    """Return what is kept by signatures; entries are read that are small, until they have `room` bytes."""
+    """Return the entries with these signatures; small ones are read, up to `room` bytes in all."""
     found = Found({}, set(), [])
     for start in range(0, len(signatures), AT_ONCE):
         some = signatures[start : start + AT_ONCE]
@@ -75,7 +75,7 @@ def find(connection: sqlite3.Connection, signatures: Sequence[bytes], room: int)
 
 
 def load(connection: sqlite3.Connection, signatures: Iterable[bytes]) -> Found:
-    """Return what is kept by signatures, however large."""
+    """Return the entries with these signatures, all of them read, however large."""
     found = Found({}, set(), [])
     for signature in signatures:
         row = connection.execute(

@@ -121,8 +121,8 @@ class Ownership:
         return None if found is None else int(found[0])
 
     def seal(self, run_id: str, kept: Any) -> bytes | None:
-        """Return what shows that a run is from here; None where the operator's folder does not allow for a key, or none
-        is needed."""
+        """Return the seal that shows that a run was written here; None where the operator's folder does not allow for a
+        key, or none is needed."""
         is_sealed = self._shared is None and isinstance(kept, bytes) and self.has_key()
         return self._key.seal(run_id, kept) if is_sealed else None
 

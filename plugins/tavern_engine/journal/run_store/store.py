@@ -268,7 +268,7 @@ class SqlRunStore(RunStore):
         return await self.put(content, call=call)  # it was pruned between the two steps
 
     async def content(self, hash: str) -> bytes:
-        """Return what was put. Raises `NotFound`."""
+        """Return the bytes that were `put`. Raises `NotFound`."""
         found = await self._reader.read(lambda connection: body_of(connection, hash), absent=None)
         if found is None and self._shared is None:
             found = await self._disk.run(lambda: self._files.read(hash))
@@ -339,7 +339,7 @@ class SqlRunStore(RunStore):
                 await self._shared.announce(RUNS_CHANGED, {"promptId": run_id, "worker": worker})
 
     def _summary(self, row: tuple[Any, ...]) -> RunSummary | None:
-        """Return what a list shows of a run, or None for an unreadable row."""
+        """Return a run as a list shows it, or None for an unreadable row."""
         try:
             return rows.summary(row)
         except TavernError as damage:
