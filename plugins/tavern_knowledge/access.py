@@ -69,7 +69,7 @@ class Rights:
         return PermissionDenied(f"{self.principal} may not {doing} the knowledge base {base!r}: {hint}", base=base)
 
     def _referred(self, base: str, header: BaseHeader) -> Writable | None:
-        """Return what an agent's profile says of a base, by its file's name or its own id, or None."""
+        """Return an agent's right to write to a base, by its file's name or its own id; None where it has no access."""
         if self.references is None:
             return "yes"
         return self.references.get(base) or self.references.get(header.kb_id)
@@ -79,7 +79,7 @@ class Rights:
 
 
 async def rights_of(context: PluginContext, call: CallContext | None) -> Rights:
-    """Return what the caller may do. An agent that is not there, or whose profile is wrong, may read nothing."""
+    """Return the caller's rights. An agent that is not there, or whose profile is wrong, may read nothing."""
     principal = None if call is None else call.principal
     if principal is None or (principal.kind == "plugin" and principal.id == context.plugin):
         return Rights()

@@ -91,7 +91,7 @@ def estimate(text: str) -> int:
 def _called_up(
     entry: KnowledgeEntry, messages: Sequence[_Message], request: ActivationRequest
 ) -> tuple[list[str], str | None]:
-    """Return what calls an entry up, and what that still lacks."""
+    """Return the reasons that activate an entry, and the condition that it still lacks, or None."""
     criteria = entry.activation_criteria
     depth = request.scan_depth if criteria.scan_depth is None else criteria.scan_depth
     among = messages[len(messages) - depth :] if depth < len(messages) else messages

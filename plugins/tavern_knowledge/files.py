@@ -134,8 +134,8 @@ def document_of(base: str, header: str, bodies: Iterable[str]) -> bytes:
 
 
 def parse(data: bytes, base: str) -> tuple[str, list[Row]]:
-    """Return what a file holds: its header as JSON, and its entries in order. Raises `InvalidInput` with every mistake
-    and its place, at most ten of them.
+    """Return the header of a file as JSON, and its entries in order. Raises `InvalidInput` with every mistake and its
+    place, at most ten of them.
 
     Entries are decoded one by one, so that a large file keeps nobody waiting.
     """

@@ -300,7 +300,7 @@ def _hit(match: Match) -> KnowledgeHit:
 
 
 def _suggestion(entry: KnowledgeEntry) -> KnowledgeEntry:
-    """Return what an agent suggests as an entry of its own, which a person has to enable."""
+    """Return an agent's suggestion for a changed entry as a new entry, which is disabled until a person enables it."""
     about = entry.management_metadata
     related = [*about.related_ids, entry.id] if entry.id else about.related_ids
     update: dict[str, Any] = {"is_enabled": False, "related_ids": related, "source": "agent_generated"}

@@ -53,7 +53,7 @@ class Imported:
 
 
 def read(data: bytes, base: str) -> Imported:
-    """Return what a document of any of the formats holds, as the base `base`. Raises `InvalidInput`."""
+    """Return the content of a document of any of the formats, as the base `base`. Raises `InvalidInput`."""
     if data.startswith(SIGNATURE):
         found = read(card_in(data, MAX_JSON * 2), base)
         found.picture = with_cards(data, {})
