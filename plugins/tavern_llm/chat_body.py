@@ -38,7 +38,7 @@ class Dialect:
     shapes: frozenset[str] = frozenset()
 
     def notices(self, request: LlmRequest, parameters: Mapping[str, JsonValue]) -> list[str]:
-        """Return what was done differently from what was asked, as far as it may change the answer."""
+        """Return sentences on the differences from what was asked for, as far as they may change the answer."""
         found = []
         if "text_tools" in self.shapes and request.tools:
             found.append("the server takes no tools: the model read about them in the system message")

@@ -40,7 +40,7 @@ def read_tools(tools: list[Any] | None) -> list[dict[str, Any]]:
 
 
 def _known(value: Any, index: int) -> dict[str, Any]:
-    """Return what a message may have, once its role and content are known to be right."""
+    """Return the known fields of a message. Raises `InvalidInput` where its role, content or call id is wrong."""
     where = f"messages[{index}]"
     if not isinstance(value, dict):
         raise InvalidInput(f"{where}: expected an object with role and content, found {type(value).__name__}")

@@ -49,7 +49,7 @@ class _Call:
             return False
 
     def fragment(self, *, is_end: bool = False) -> LlmCallFragment | None:
-        """Return what is new; the first fragment waits until the name is certain."""
+        """Return the new part of the call, or None; the first fragment waits until the name is certain."""
         is_first = self.told is None
         if is_first and not is_end and not (self.name and self.pieces):
             return None
@@ -88,7 +88,7 @@ class CallAssembler:
         return [fragment for call in touched.values() if (fragment := call.fragment()) is not None]
 
     def end(self) -> list[LlmCallFragment]:
-        """Return what was held back, once the answer is whole."""
+        """Return the fragments that were held back, once the answer is whole."""
         return [fragment for call in self._calls if (fragment := call.fragment(is_end=True)) is not None]
 
     def calls(self, *, is_cut: bool) -> list[LlmToolCall]:

@@ -82,7 +82,7 @@ class Prober:
             raise InvalidInput(f"the server has {len(listed)} models; {named}", models=[*listed])
 
     async def answer(self) -> LlmResponse:
-        """Return what the model says to a short question. Raises as `call`."""
+        """Return the model's answer to a short question. Raises as `call`."""
         response: LlmResponse = await self.call("complete", question(self.name))
         return response
 

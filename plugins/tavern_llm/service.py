@@ -253,7 +253,7 @@ class LlmService(Llm):
             self._state.requests.add(model, status, seconds=time.perf_counter() - began)
 
     async def _retried(self, session: _Session, ask: Callable[[OpenAdapter], Awaitable[Any]], kind: type[T]) -> T:
-        """Return what a channel answers, of the first that does."""
+        """Return the answer of the first channel that gives one, an object of the type `kind`."""
         setup, attempts = session.model.setup, session.attempts
         while True:
             channel = await attempts.next()
