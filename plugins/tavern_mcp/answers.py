@@ -96,7 +96,7 @@ class Answers:
     async def _person(
         self, message: str, call: CallContext, about: dict[str, JsonValue], answer: JsonValue
     ) -> JsonValue:
-        """Return what a person says. Raises `ServiceUnavailable` where that is no."""
+        """Return the answer of a person. Raises `ServiceUnavailable` where they decline."""
         if self._open >= _MOST:
             raise LimitReached(f"{_MOST} questions of the MCP server {self._declared.name} wait for a person already")
         self._open += 1

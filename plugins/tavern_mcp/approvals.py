@@ -41,7 +41,7 @@ class Approved(Model):
 
 
 def content_of(tool: Mapping[str, Any]) -> dict[str, JsonValue]:
-    """Return what of a tool is approved."""
+    """Return the parts of a tool that are approved."""
     return {part: tool[part] for part in _CONTENT if tool.get(part) is not None}
 
 
@@ -54,7 +54,7 @@ class Approvals:
         self._known: dict[str, Approved] = {}
 
     def of(self, name: str) -> Approved:
-        """Return what is recorded of a server. Raises `ServiceUnavailable` where the record cannot be read."""
+        """Return the record of a server. Raises `ServiceUnavailable` where the record cannot be read."""
         return self._read().get(name) or Approved()
 
     def change(self, name: str, make: Callable[[Approved], Approved]) -> Approved:

@@ -98,7 +98,7 @@ class Connection:
         return self._client
 
     async def asked(self, ask: Callable[[Client, Any], Awaitable[T]], call: CallContext) -> T:
-        """Return what a server answers, within its time limit. Raises `ServiceUnavailable`, `PluginFailure` for what it
+        """Return a server's answer, within its time limit. Raises `ServiceUnavailable`, `PluginFailure` for what it
         refuses or does against the protocol, and `LimitReached` where too much is asked of it already."""
         calls = self._answers.calls
         if len(calls) >= _MOST_CALLS:

@@ -97,8 +97,8 @@ class Declared:
         return f"{outside[0]} is not in the project, of which alone its servers see files" if outside else None
 
     def digest(self) -> str:
-        """Return what is another one where anything of it changes: what is set up, and of a project's server the files
-        of the project that it sees, its program among them. Blocking. Raises `InvalidInput`."""
+        """Return a digest of the server's setup, and of a project's server the files of the project that it sees, its
+        program among them; in hexadecimal. Blocking. Raises `InvalidInput`."""
         digest = sha256(to_json(self.server.model_dump(mode="json")))
         if not self.is_trusted:
             for file in self._files():
@@ -107,7 +107,7 @@ class Declared:
         return digest.hexdigest()
 
     def program(self) -> ProgramRequest:
-        """Return what is run. Blocking. Raises `Misconfigured` where it is not there."""
+        """Return the program of the server and what it may reach. Blocking. Raises `Misconfigured` if it is missing."""
         server, command = self.server, self.server.command or ""
         found = command if Path(command).is_absolute() else shutil.which(command)
         if not self.is_trusted and "/" in command:
@@ -146,7 +146,7 @@ class Declared:
         return [*lines, *(f"changes {path}" for path in server.write), *(f"reaches {host}" for host in server.hosts)]
 
     def _place(self, path: str) -> Path:
-        """Return what a path means; of a project's, past all links."""
+        """Return the absolute path that a path means; of a project's, past all links."""
         place = self._root / Path(path).expanduser()
         return Path(os.path.realpath(place)) if not self.is_trusted else Path(os.path.normpath(place))
 

@@ -82,7 +82,7 @@ def definitions_of(declared: Declared, approved: Approved) -> Iterator[ToolDefin
 
 
 def out_of_reach(server: str, problem: str) -> ToolDefinition:
-    """Return what stands for the tools of a server while nobody knows which it has."""
+    """Return the tool that stands for those of a server while it is not known which it has."""
     return ToolDefinition(
         id=tool_id(server, "*"),
         description=f"No tool of the MCP server {server} can be called now.",

@@ -90,7 +90,7 @@ class Offering:
         self.changes = Changes(context, self._offered)
 
     async def listed(self, ctx: Asked, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        """Return what is offered."""
+        """Return the tools that clients may call."""
         found = (await self._offered()).items()
         return types.ListToolsResult(tools=[_tool(name, definition) for name, definition in found])
 
@@ -113,7 +113,7 @@ class Offering:
             return _failure(f"{error.code}: {error.message}")
 
     async def _offered(self) -> dict[str, ToolDefinition]:
-        """Return what is offered, by names that clients take. Tells clients where that is not what it was."""
+        """Return the offered tools by names that clients take. Notifies clients where they have changed."""
         patterns = offer_of(self._context)
         all_of_them = await self._tools.list_tools(ToolFilter(ids=patterns)) if patterns else []
         alike = Counter(_name(one.id) for one in all_of_them)
@@ -177,7 +177,7 @@ class _ClientCall:
         await self._tools.decide(task_id, decision, comment="by the MCP client", call=self._person)
 
     async def _ended(self, task_id: str) -> ToolResult:
-        """Return what a task gave. It is cancelled with the request."""
+        """Return the result of a task. It is cancelled with the request."""
         wait = 1 if self._report is not _nobody else _LOOK
         try:
             while not (task := await self._tools.task(task_id, wait=wait, call=self._caller)).status.is_final:

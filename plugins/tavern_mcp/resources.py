@@ -65,7 +65,7 @@ async def keep_resources(context: PluginContext, declared: Declared, client: Any
 
 
 def entries_of(declared: Declared) -> str:
-    """Return what a server's entries name as their source: those of a person in the base are left alone."""
+    """Return the source of a server's entries; those of a person in the base have another one, and are left alone."""
     return f"mcp:{declared.name}"
 
 
