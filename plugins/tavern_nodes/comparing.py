@@ -81,7 +81,7 @@ def order(a: Any, b: Any, who: str) -> int:
 
 
 def test_for(operator: str, value: Any, who: str) -> Callable[[Any], bool]:
-    """Return what says whether a value stands in the relation `operator` to `value`.
+    """Return the test of whether a value stands in the relation `operator` to `value`.
 
     None stands before or after nothing and holds nothing. Raises `InvalidInput` for an unknown operator; so does the
     test for two values that have no order.

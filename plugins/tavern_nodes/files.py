@@ -67,7 +67,7 @@ def read_inside(root: Path, path: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def stamp_inside(root: Path, path: str) -> list[Any]:
-    """Return what differs once a file has changed: its times of change, its size and its number.
+    """Return a stamp that differs once a file has changed: its times of change, its size and its number.
 
     Raises what `open_inside` raises.
     """

@@ -185,7 +185,7 @@ class _Translator:
         return ")"
 
     def _escape(self) -> tuple[str, bool]:
-        """Return what an escape outside of a class means."""
+        """Return the pattern of an escape outside of a class, and whether it can be repeated."""
         if self._at >= len(self._source):
             raise PatternError("it ends in a single backslash")
         character = self._source[self._at]
@@ -217,7 +217,7 @@ class _Translator:
         return f"(?({number})\\{number})" if number in self._closed else "(?:)"
 
     def _atom(self) -> _Atom:
-        """Return what an escape means that may stand in a class too; the backslash has been read."""
+        """Return the meaning of an escape that may stand in a class too; the backslash has been read."""
         character = self._source[self._at]
         if match := _CODE_POINT.match(self._source, self._at):
             self._at = match.end()

@@ -75,7 +75,7 @@ class InProcessNodeRunner:
         return instance
 
     async def change(self, inputs: Values, config: Values) -> JsonValue:
-        """Return what the author's `is_changed` returns. Raises `PluginFailure` where that is no JSON value."""
+        """Return the result of the author's `is_changed`. Raises `PluginFailure` where that is no JSON value."""
         function = self._code.change
         if function is None:
             raise NotFound(f"node {self._code.definition.type} has no is_changed")
@@ -83,7 +83,7 @@ class InProcessNodeRunner:
         return value
 
     async def act(self, action: str, inputs: Values, config: Values) -> dict[str, JsonValue]:
-        """Return what the author's function for the action returns. Raises `NotFound`, `PluginFailure`."""
+        """Return the changes that the author's function for the action returns. Raises `NotFound`, `PluginFailure`."""
         actions = self._code.actions
         if action not in actions:
             name = self._code.definition.type
@@ -202,7 +202,7 @@ class _Instance:
     def _arguments(
         self, inputs: Values, node_call: NodeCall | None, report: Report | None
     ) -> tuple[tuple[Values, ...], Values]:
-        """Return what the function is called with, by position and by name."""
+        """Return the arguments of the function, by position and by name."""
         code = self._code
         named: Values = {}
         if not code.raw:
@@ -234,7 +234,7 @@ class _Instance:
         return {key: await fitted(value, wanted[key]) if key in wanted else value for key, value in inputs.items()}
 
     async def _call(self, inputs: Values, node_call: NodeCall | None, report: Report | None) -> Any:
-        """Return what the function returns, wherever it runs."""
+        """Return the function's result, wherever it runs."""
         if self._code.binary:
             inputs = await self._fitted(inputs)
         arguments, named = self._arguments(inputs, node_call, report)
@@ -253,7 +253,7 @@ class _Instance:
             raise ended(self._what, error) from error
 
     def _outputs(self, result: Any) -> Values:
-        """Return what the function returned, or one thing that it yielded, by output slot. Raises `PluginFailure`."""
+        """Return a result of the function, or one thing that it yielded, by output slot. Raises `PluginFailure`."""
         if self._code.single_output is not None:
             return {self._code.single_output: result}
         if type(result) is dict:

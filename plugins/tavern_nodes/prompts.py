@@ -80,7 +80,7 @@ class _Builder:
         return found
 
     def _texts(self, prompt: Prompt, entries: list[Entry]) -> list[str]:
-        """Return what stands at a place that is not the conversation."""
+        """Return the texts of a place that is not the conversation."""
         places = {
             "worldInfoBefore": lambda: [self._world(entries, "before")],
             "worldInfoAfter": lambda: [self._world(entries, "after")],

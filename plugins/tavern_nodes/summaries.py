@@ -139,8 +139,8 @@ def _sentences(text: str) -> list[str]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return what a sentence is compared by: its words without the little ones; of what is written without spaces,
-    each two characters that follow each other."""
+    """Return the words by which a sentence is compared, without the little ones; of scripts without spaces, each two
+    characters that follow each other."""
     words: list[str] = []
     for match in _WORD.finditer(text.casefold()):
         word = match[0]

@@ -143,7 +143,7 @@ def round_half_away(number: float) -> float:
 
 
 def kind_of(value: Any) -> str:
-    """Return what a value is, in a creator's words."""
+    """Return the name of a value's type, in a creator's words."""
     if value is None:
         return "nothing"
     names = {bool: "a boolean", int: "a number", float: "a number", str: "text", list: "a list", dict: "an object"}

@@ -107,7 +107,7 @@ def uncoded(value: Any, kept: list[Any]) -> str:
 
 
 def _answer(request: dict[str, Any], values: bytes, report: _Report) -> bytes:
-    """Return what the function returns or raises: a line that says which, and the bytes of it."""
+    """Return the encoded answer: a line that says whether the function returned or raised, and the bytes of it."""
     from tavern_host.contracts.errors import PluginFailure
     from tavern_host.runtime.threads import ended
     from tavern_host.storage.values import decode_loose, encode_loose

@@ -44,7 +44,7 @@ class Request:
 
 
 async def run_in_process(request: Request, report: Report | None = None) -> Any:
-    """Return what a function returns, called in a new process; `report` takes its progress, on another thread.
+    """Return the result of a function, called in a new process; `report` takes its progress, on another thread.
 
     Values are encoded on both ways. Cancelling kills the process and those that it started, and waits for its end.
     Raises `InvalidInput` for an argument without a codec, `PluginFailure` where the process ends without an answer

@@ -54,7 +54,7 @@ class FileList(TypedDict):
 
 
 async def _file_stamp(inputs: dict[str, Any], config: dict[str, Any], context: PluginContext) -> Any:
-    """Return what differs once the file has changed; always something else where the path is not known yet."""
+    """Return a stamp that differs once the file has changed; a new one each time where the path is not known yet."""
     path = inputs.get("path")
     if not isinstance(path, str):
         return secrets.token_hex(16)
@@ -67,7 +67,7 @@ async def _file_stamp(inputs: dict[str, Any], config: dict[str, Any], context: P
 
 
 async def _folder_stamp(inputs: dict[str, Any], config: dict[str, Any], context: PluginContext) -> Any:
-    """Return what differs once files came, went or changed; always something else where the inputs are not known."""
+    """Return a stamp that differs once files came, went or changed; a new one each time for unknown inputs."""
     folder, recursive = inputs.get("folder"), inputs.get("recursive")
     if not isinstance(folder, str) or not isinstance(recursive, bool):
         return secrets.token_hex(16)

@@ -269,7 +269,7 @@ def _is_quick(item: Any) -> bool:
 
 
 def _part(path: str, who: str) -> Callable[[Any], Any]:
-    """Return what gives the part of an item at `path`, or None where there is none. Raises `InvalidInput`."""
+    """Return the function that selects an item's part at `path`, None where it has none. Raises `InvalidInput`."""
     steps = read_path(path, who)
 
     def part(item: Any) -> Any:

@@ -60,7 +60,7 @@ RANDOM_NUMBER = NodeDefinition(
 
 
 def _draws_anew(inputs: dict[str, Any], config: dict[str, Any]) -> str:
-    """Return what differs in each run where a number is drawn, or may be: the mode may only be known in the run."""
+    """Return a value that differs in each run that draws a number, or may: the mode may only be known in the run."""
     return inputs["mode"] if inputs.get("mode") in (KEEP, INCREMENT, DECREMENT) else secrets.token_hex(16)
 
 

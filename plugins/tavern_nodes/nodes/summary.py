@@ -66,7 +66,7 @@ async def _has_model(context: NodeContext) -> bool:
 
 
 async def _ask(context: NodeContext, text: str, length: int, instructions: str, model: str) -> str:
-    """Return what a model answers. Raises `ServiceUnavailable` without an `llm` service, and what that raises."""
+    """Return a model's summary. Raises `ServiceUnavailable` without an `llm` service, and what that raises."""
     prompt = PROMPT.format(length=length)
     if instructions.strip():
         prompt = f"{prompt}\n{instructions.strip()}"
