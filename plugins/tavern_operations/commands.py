@@ -150,8 +150,8 @@ def _outcome(database: Database, *, dry_run: bool) -> str:
 
 
 async def _last(steps: Generator[T]) -> T:
-    """Return what the last step yields. Nothing else is done in this process; the command can be cancelled between
-    two steps."""
+    """Return the value of the last step. Nothing else is done in this process; the command can be cancelled between two
+    steps."""
     with contextlib.closing(steps):
         found = next(steps)
         for found in steps:  # noqa: B007 -- the last one counts

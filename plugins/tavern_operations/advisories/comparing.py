@@ -21,7 +21,7 @@ _SETTING = "extensions.tavern-operations.advisoryDatabase"
 
 
 async def compared(context: PluginContext, named: str = "") -> Comparison:
-    """Return what a database, by default that of the settings, says about what is installed. Raises `Misconfigured`,
+    """Return the installed packages compared with a database, by default that of the settings. Raises `Misconfigured`,
     `ServiceUnavailable`."""
     named = named or str(context.settings.get("advisoryDatabase", "") or "").strip()
     if not named:

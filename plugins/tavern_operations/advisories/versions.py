@@ -15,7 +15,7 @@ Key = Callable[[str], Any]
 
 
 def semantic(version: str) -> tuple[Any, ...]:
-    """Return what a semantic version is compared by (semver.org, section 11). Raises `ValueError`."""
+    """Return the key by which a semantic version is compared (semver.org, section 11). Raises `ValueError`."""
     match = _SEMVER.fullmatch(version.strip())
     if match is None:
         raise ValueError(f"{version!r} is no semantic version")
@@ -26,7 +26,7 @@ def semantic(version: str) -> tuple[Any, ...]:
 
 
 def python(version: str) -> Version:
-    """Return what a Python version is compared by. Raises `ValueError`."""
+    """Return a Python version in the form that compares. Raises `ValueError`."""
     try:
         return Version(version)
     except InvalidVersion as error:

@@ -72,7 +72,7 @@ def _gauge(name: str, help: str, value: float, **labels: str) -> Figure:
 
 
 def _of_process() -> list[Figure]:
-    """Return what the process takes, under the names that Prometheus' own clients use. Blocking."""
+    """Return the resources of the process, under the names that Prometheus' own clients use. Blocking."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     found = [
         Figure(name="process_cpu_seconds_total", help="Processor time.", value=used.ru_utime + used.ru_stime),
