@@ -127,7 +127,7 @@ class Changes:
                     await asyncio.to_thread(self.store.remove, folder)
 
     def _package(self, wanted: Wanted, distribution: str, folder: Path) -> Package:
-        """Return what was put into a folder. Raises `InvalidInput` where it holds no plugin."""
+        """Return the package that was installed in a folder. Raises `InvalidInput` where it holds no plugin."""
         found = next(iter(distributions(name=distribution, path=[str(folder)])), None)
         entries = [entry for entry in found.entry_points if entry.group == GROUP] if found is not None else []
         if found is None or not entries:
@@ -303,7 +303,7 @@ def _failures(host: RunningHost, package: Package) -> list[str]:
 
 
 def _became(host: RunningHost, package: Package) -> list[str]:
-    """Return what became of a package in a running host."""
+    """Return lines on the plugins of a package in a running host: the state and problems of each."""
     what = f"The running host (process {host.process})"
     if host.problem is not None:
         return [f"{what}: {host.problem}"]

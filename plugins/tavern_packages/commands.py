@@ -55,8 +55,8 @@ async def search(arguments: dict[str, Any], context: PluginContext) -> Output:
 
 
 def _changes(context: PluginContext) -> Changes:
-    """Return what changes the packages of this user. Raises `Misconfigured` where the command has an empty project
-    instead of one that cannot be read."""
+    """Return the object that changes the packages of this user. Raises `Misconfigured` where the command has an empty
+    project instead of one that cannot be read."""
     if Folders.of_user().state != context.operator_dir.parents[3]:
         raise Misconfigured("the project or the operator's host.yaml cannot be read; `tavern plugins list` says why")
     return Changes(context)

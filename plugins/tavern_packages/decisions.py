@@ -117,7 +117,7 @@ async def _done(
 
 
 def _became(host: RunningHost, name: str, wanted: frozenset[PluginState]) -> CommandOutput:
-    """Return what became of a plugin in a running host: a failure unless it is in one of the states `wanted`."""
+    """Return the state of a plugin in a running host as output: a failure unless it is one of the states `wanted`."""
     plugin = host.plugin(name)
     what = f"the running host (process {host.process})"
     if host.problem is not None:

@@ -63,7 +63,7 @@ class Installer:
         self._argv = [uv, "pip"] if uv else [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
 
     async def resolve(self, wanted: Wanted, places: Sequence[str], work: Path) -> dict[str, str]:
-        """Return what has to be installed beside what is there, by normalized name: each with what says exactly which.
+        """Return the requirements to install beside what is there, by normalized name, each with its version or file.
 
         Of the distributions in `places` none may be another one then; they count in this order.
         Raises `Conflict` where there is no way, with what the program says.
@@ -136,7 +136,7 @@ def versions(places: Sequence[str]) -> dict[str, str]:
 
 
 def _listed(said: str) -> dict[str, str]:
-    """Return what uv says that would be installed; older versions write a file as `acme==1.0 (from file:///…)`."""
+    """Return uv's list of what it would install; older versions write a file as `acme==1.0 (from file:///…)`."""
     found: dict[str, str] = {}
     for line in said.splitlines():
         if line.startswith(" + "):
@@ -147,7 +147,7 @@ def _listed(said: str) -> dict[str, str]:
 
 
 def _reported(items: list[dict[str, dict[str, str]]]) -> dict[str, str]:
-    """Return what pip's report says that would be installed."""
+    """Return the requirements of pip's report, by normalized name."""
     found: dict[str, str] = {}
     for item in items:
         name, version = item["metadata"]["name"], item["metadata"]["version"]

@@ -91,8 +91,8 @@ class Sources:
         return sorted(found, key=lambda entry: entry.name)
 
     async def find(self, text: str, work: Path, options: Options) -> Wanted:
-        """Return what a text asks for; a file is in `work` then. Raises `InvalidInput`, `NotFound`, `Conflict` for a
-        file of another hash, `ServiceUnavailable`."""
+        """Return the package that a text asks for; a file is in `work` then. Raises `InvalidInput`, `NotFound`,
+        `Conflict` for a file of another hash, `ServiceUnavailable`."""
         if re.match(r"https?://", text):
             return await self._wheel(_without_secrets(text), text, work)
         try:

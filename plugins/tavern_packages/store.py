@@ -24,7 +24,7 @@ class PackageStore:
         self.folder = folder
 
     def read(self) -> dict[str, Package]:
-        """Return what is in use, by normalized name of the distribution. Raises `Misconfigured`."""
+        """Return the packages in use, by normalized name of the distribution. Raises `Misconfigured`."""
         try:
             return dict(Packages.read(self.folder).packages)
         except (OSError, ValueError) as error:
