@@ -102,8 +102,8 @@ async def show(arguments: dict[str, JsonValue], context: PluginContext) -> Async
 
 
 def name_of(context: PluginContext, *, new: bool = False) -> str:
-    """Return what this host is called in the copies, or will be from now on: its machine, and what tells it from others
-    there."""
+    """Return the name of this host in the copies, with `new` a new one: its machine, and a mark that no other host
+    there has."""
     file = context.operator_dir / "host"
     if new or not file.exists():
         make_folder(file.parent)

@@ -172,7 +172,7 @@ class Connection:
         return connection
 
     def _not_allowed(self, error: Exception) -> Misconfigured:
-        """Return what to do where the role in the address may not do what is needed."""
+        """Return the error, with its mend, for a role that may not use the schema."""
         return Misconfigured(
             f"the role in extensions.tavern-postgres.url may not use the schema {self._schema!r}: {one_line(error)};"
             " let it create schemas in the database, or be the owner of this one"
@@ -270,7 +270,7 @@ def address(context: PluginContext) -> tuple[str, str]:
 
 
 def one_line(error: Exception) -> str:
-    """Return what the driver says, which may have several lines, as one."""
+    """Return the driver's message, which may have several lines, as one."""
     return " ".join(str(error).split())
 
 
