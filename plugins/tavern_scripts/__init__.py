@@ -28,7 +28,7 @@ class State:
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
-    """Return what runs scripts, and what runs them for agents."""
+    """Return the services that run scripts, for callers and for agents."""
     return [
         service_info(SCRIPT_EXECUTION, "tavern_scripts.service:Scripts"),
         service_info(SCRIPT_TOOLS, "tavern_scripts.agent_tools:AgentTools"),

@@ -96,7 +96,7 @@ class AgentTools(ScriptTools):
 
 
 def outcome_of(result: ScriptResult) -> ScriptOutcome:
-    """Return what an agent gets of a result."""
+    """Return the parts of a result that an agent receives."""
     return ScriptOutcome(
         success=result.success,
         output_data=result.output_data,

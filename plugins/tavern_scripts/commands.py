@@ -86,7 +86,7 @@ async def run_script(arguments: dict[str, JsonValue], context: PluginContext) ->
 
 
 def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
-    """Return what the arguments ask for. Raises `InvalidInput`."""
+    """Return the request that the arguments describe. Raises `InvalidInput`."""
     if not path.is_file():
         raise InvalidInput(f"there is no file {path}")
     language = arguments.get("language") or language_of(path.name)
@@ -150,7 +150,7 @@ def _line(event: ScriptEvent) -> str:
 
 
 def _about(result: ScriptResult) -> list[str]:
-    """Return what the author wants to know beside the result."""
+    """Return lines for the author beside the result: its files, what was not granted, and the resources used."""
     lines = [f"file: {file.path} ({file.size:,} bytes)" for file in result.files]
     if result.enforced is not None:
         lines += [f"not granted: {text}" for text in result.enforced.denied]

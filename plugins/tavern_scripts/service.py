@@ -170,7 +170,7 @@ class Scripts(ScriptExecution):
             raise ServiceUnavailable(str(refused)) from None
 
     async def review(self, request: ScriptRequest) -> ScriptEnforced:
-        """Return what would be enforced and granted; see the interface."""
+        """Return the limits and grants that would be enforced; see the interface."""
         try:
             plan = await self._planner.plan(request)
         except Refused as refused:
@@ -182,14 +182,14 @@ class Scripts(ScriptExecution):
         return enforced_by(plan, chosen.name, chosen.weaker)
 
     async def denied(self, asked: SecurityContext, *, config: dict[str, JsonValue] | None = None) -> list[str]:
-        """Return what would not be granted; see the interface."""
+        """Return the requests that would not be granted; see the interface."""
         try:
             return [*self._planner.granted(asked, config or {}, has_folder=True).denied]
         except Refused as refused:
             return [refused.error.message, *(refused.error.details or "").splitlines()]
 
     async def backends(self) -> list[BackendReport]:
-        """Return what was found out about sandboxes; see the interface."""
+        """Return the report on each sandbox; see the interface."""
         return await self._sandboxes.reports()
 
     # --- one run ------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ class Scripts(ScriptExecution):
         return result
 
     async def _run(self, state: RunState, backend: ScriptBackend, call: CallContext, say: Say) -> JsonValue:
-        """Return what a script gave. Raises `Refused` where it gave nothing."""
+        """Return the output of a script. Raises `Refused` where it has none."""
         plan = state.plan
         data = input_of(plan.request.input_data, plan.limits)
         state.input = len(data)
@@ -271,7 +271,7 @@ class Scripts(ScriptExecution):
         return self._sessions.run(backend, launch, pieces(data), owner=owner, name=session, context=call)
 
     def _lasting(self) -> WorkerLimits:
-        """Return what lasts beyond single runs: nothing, where the policy cannot be read."""
+        """Return the limits of workers that outlive a run: none are allowed where the policy cannot be read."""
         try:
             policy = self._planner.policy()
         except Refused:
@@ -428,7 +428,7 @@ class _RunLimiter:
         self._size = 0
 
     def of(self, size: int) -> asyncio.Semaphore:
-        """Return what a run waits for."""
+        """Return the semaphore that a run waits for."""
         if size != self._size:
             self._semaphore, self._size = asyncio.Semaphore(size), size
         return self._semaphore

@@ -67,7 +67,7 @@ class Manifests:
         self._read: LRUCache[tuple[str, ...], Manifest | None] = LRUCache(_REMEMBERED)
 
     def find(self, language: ScriptLanguage, folder: Path | None, code: str | None, name: str = "") -> Manifest | None:
-        """Return what a script depends on, or None for nothing. Blocking.
+        """Return the manifest of a script's dependencies, or None where it has none. Blocking.
 
         `folder` is where it lies, None for code that was handed over; `code` is its text, `name` its name. Raises
         `Refused`, a DependencyError that names the line, for a manifest that asks for what is not allowed.

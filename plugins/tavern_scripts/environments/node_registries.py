@@ -43,7 +43,7 @@ class NodeRegistries:
         return {urlsplit(address).netloc.rpartition("@")[2].lower() for address in addresses}
 
     def reached(self) -> Reached:
-        """Return what has to be reached."""
+        """Return the addresses and secrets that an installation needs."""
         reached = Reached()
         for address in self.registries:
             if address.startswith(("http://", "https://")):
@@ -56,7 +56,7 @@ class NodeRegistries:
         return "".join(f"{name}={value}\n" for name, value in self.settings.items())
 
     def identity(self) -> list[str]:
-        """Return what distinguishes these settings from others, without secrets."""
+        """Return the parts that distinguish these settings from others, without secrets."""
         return sorted(
             f"{name}={without_credentials(value)}"
             for name, value in self.settings.items()

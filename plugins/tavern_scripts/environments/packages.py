@@ -46,7 +46,7 @@ class Packages:
 
 
 def read_package(text: str, source: str, *, scripts: bool = False) -> Packages:
-    """Return what a `package.json` asks for; `scripts`: packages may run something while they are installed.
+    """Return the dependencies of a `package.json`; `scripts`: packages may run something while they are installed.
 
     Raises `Refused` naming the line.
     """

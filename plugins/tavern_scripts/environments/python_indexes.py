@@ -43,7 +43,7 @@ class PythonIndexes:
         return not (self.default or self.more or self.find_links or self.no_index)
 
     def reached(self) -> Reached:
-        """Return what has to be reached."""
+        """Return the addresses and secrets that an installation needs."""
         reached = Reached()
         if not self.no_index:
             for address in filter(None, (self.default or python_index()[0], *self.more)):
@@ -69,7 +69,7 @@ class PythonIndexes:
         return result
 
     def identity(self) -> list[str]:
-        """Return what distinguishes these settings from others, without secrets."""
+        """Return the parts that distinguish these settings from others, without secrets."""
         entries = [self.default or python_index()[0] or "", *self.more, "", *self.find_links]
         return [*map(without_credentials, entries), str(self.no_index), self.strategy or ""]
 

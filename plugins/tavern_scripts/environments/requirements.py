@@ -40,7 +40,7 @@ class Requirements:
 
 
 def read_requirements(text: str, source: str) -> Requirements:
-    """Return what a `requirements.txt` asks for. Raises `Refused` naming the line."""
+    """Return the requirements of a `requirements.txt`. Raises `Refused` naming the line."""
     found: list[str] = []
     for number, line in _logical_lines(text):
         line = re.sub(r"(^|\s)#.*$", "", line).strip()
@@ -58,7 +58,7 @@ def read_requirements(text: str, source: str) -> Requirements:
 
 
 def read_pyproject(text: str, source: str) -> Requirements:
-    """Return what the `[project]` of a `pyproject.toml` depends on; the project itself is not installed.
+    """Return the dependencies in the `[project]` of a `pyproject.toml`; the project itself is not installed.
 
     Raises `Refused`.
     """
@@ -79,7 +79,7 @@ def read_pyproject(text: str, source: str) -> Requirements:
 
 
 def read_block(code: str, source: str) -> Requirements | None:
-    """Return what the block `# /// script` in a Python script asks for (PEP 723), or None. Raises `Refused`."""
+    """Return the requirements of the block `# /// script` in a Python script (PEP 723), or None. Raises `Refused`."""
     if "# /// script" not in code:
         return None
     found = [match for match in _BLOCK.finditer(code.replace("\r\n", "\n")) if match["type"] == "script"]

@@ -108,8 +108,8 @@ def parse_pattern(text: str) -> HostPattern:
 
 
 def parse_target(text: str, default_port: int | None = None) -> Target | str:
-    """Return what `text` (`host:port`, `[::1]:443`) names, or what is wrong with it. Numbers that only some programs
-    take for an address (`127.1`, `0x7f000001`) are refused."""
+    """Return the target that `text` (`host:port`, `[::1]:443`) names, or the mistake in it. Numbers that only some
+    programs take for an address (`127.1`, `0x7f000001`) are refused."""
     split = _split_port(text)
     if isinstance(split, str):
         return split

@@ -102,7 +102,7 @@ def language_of(path: str) -> ScriptLanguage:
 
 
 def read_command(text: str) -> Command:
-    """Return what a command such as `python scripts/x.py --fast` means; no shell reads it. Raises `InvalidInput`."""
+    """Return the parts of a command such as `python scripts/x.py --fast`; no shell reads it. Raises `InvalidInput`."""
     if len(text) > _LONGEST:
         raise InvalidInput(f"the command has {len(text):,} characters; at most {_LONGEST:,} are possible")
     found = _SHELL.search(text)
@@ -163,8 +163,8 @@ async def _look_for(language: ScriptLanguage, configured: str | None) -> Interpr
 
 
 async def _python(program: str, *, is_own: bool) -> Interpreter:
-    """Return what is known of a Python. Of the host's own environment scripts see nothing, only what it was made from;
-    an environment that the operator names is used as it is."""
+    """Return the interpreter of a Python program. Of the host's own environment scripts see nothing, only what it was
+    made from; an environment that the operator names is used as it is."""
     try:
         version, base = map(str, json.loads(await _ask(program, "-I", "-B", "-c", _ABOUT_PYTHON)))
     except (ValueError, TypeError) as error:
@@ -178,7 +178,7 @@ async def _real(path: str) -> str:
 
 
 async def _ask(*argv: str) -> str:
-    """Return what an interpreter of the operator says. It gets nothing of the host's environment but its path."""
+    """Return the output of an interpreter of the operator. It gets nothing of the host's environment but its path."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
     try:
         process = await asyncio.create_subprocess_exec(

@@ -105,12 +105,12 @@ class Planner:
             raise Refused(ScriptErrorType.SECURITY, error.message) from None
 
     def granted(self, asked: SecurityContext, config: Mapping[str, JsonValue], *, has_folder: bool) -> Granted:
-        """Return what the policy grants of a request. Raises `InvalidInput`, `Refused`."""
+        """Return the grants of the policy for a request. Raises `InvalidInput`, `Refused`."""
         policy = self.policy()
         return decide(asked, hosts=policy.hosts, writes=policy.writes, config=config, has_folder=has_folder)
 
     async def plan(self, request: ScriptRequest, *, remaining: float | None = None) -> Plan:
-        """Return what would be run; `remaining` is how many seconds the caller has.
+        """Return the plan of a run; `remaining` is the time that the caller has, in seconds.
 
         Raises `InvalidInput` for a request that means nothing, `Refused` for one that is not carried out.
         """
@@ -148,7 +148,7 @@ class Planner:
         return Plan(request, policy, program, interpreter, limits, granted, called, root, script, approval)
 
     async def _interpreter(self, language: ScriptLanguage, script: Script | None, policy: Policy) -> Interpreter:
-        """Return what runs a script: Bun, if it is there, for a typed one that this Node.js cannot read."""
+        """Return the interpreter of a script: Bun, if it is there, for a typed one that this Node.js cannot read."""
         found = await self._interpreters.find(language, policy.interpreters.get(language))
         is_readable = script is None or not is_typed(script.name) or found.reads_types
         if language == "nodejs" and "bun" in policy.languages and not is_readable:

@@ -52,7 +52,7 @@ def decide(
     config: Mapping[str, JsonValue],
     has_folder: bool,
 ) -> Granted:
-    """Return what is granted of `asked`; `hosts` and `writes` are the operator's patterns.
+    """Return the part of `asked` that is granted; `hosts` and `writes` are the operator's patterns.
 
     A host may be `{key}`: the host of the address that the tool's setting `key` holds. Code that was handed over has no
     folder of its own, and writes nowhere but where every script may. Raises `Refused`, a `SecurityError`, where a
@@ -169,7 +169,7 @@ def _named(text: str, config: Mapping[str, JsonValue]) -> str | None:
 
 
 def _common(asked: str, allowed: list[str]) -> list[str]:
-    """Return what both sides allow: the narrower one of two patterns that cover each other."""
+    """Return the patterns that both sides allow: the narrower one of two that cover each other."""
     return [asked] if any(covers(one, asked) for one in allowed) else [one for one in allowed if covers(asked, one)]
 
 

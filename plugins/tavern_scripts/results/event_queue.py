@@ -43,11 +43,11 @@ class EventQueue:
 
 
 def event_of(heard: LogEvent) -> ScriptEvent:
-    """Return what a script said as an event."""
+    """Return a script's log line or progress as an event."""
     kind = "progress" if heard.is_progress else "log"
     return ScriptEvent.construct(kind=kind, text=heard.text, progress=heard.progress)
 
 
 def report_progress(say: Say) -> Callable[[str], None]:
-    """Return what publishes a text as progress."""
+    """Return the function that publishes a text as progress."""
     return lambda text: say(ScriptEvent(kind="progress", text=text))

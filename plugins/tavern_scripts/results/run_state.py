@@ -38,7 +38,7 @@ class RunState:
 
 
 def new_state(plan: Plan, chosen: Chosen, say: Say) -> RunState:
-    """Return what is known of a run before its script begins."""
+    """Return the state of a run before its script begins."""
     outcome = Outcome(
         plan.limits,
         lambda heard: say(event_of(heard)),
@@ -52,7 +52,7 @@ def new_state(plan: Plan, chosen: Chosen, say: Say) -> RunState:
 
 
 def enforced_by(plan: Plan, backend: str, weaker: Sequence[str]) -> ScriptEnforced:
-    """Return what a sandbox enforces and what is granted."""
+    """Return the limits and grants of a run, and the restrictions that the sandbox lacks."""
     return ScriptEnforced(
         backend=backend,
         limits=plan.limits,

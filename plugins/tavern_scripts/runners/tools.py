@@ -98,7 +98,7 @@ _channel = _Channel()
 
 @functools.cache
 def _given() -> dict[str, Any]:
-    """Return what each name calls, and which names share one."""
+    """Return the table of the tools: the call of each name, and the names that share one."""
     given: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
     return given
 

@@ -59,7 +59,7 @@ def _say(what: dict[str, Any]) -> None:
 
 
 def _read_job() -> dict[str, Any] | None:
-    """Return what is to be run, or None where nothing is; what follows on stdin is the script's own."""
+    """Return the job to run, or None at the end of stdin; what follows the job on stdin is the script's own."""
     head = _read(_LENGTH)
     if len(head) < _LENGTH:
         return None

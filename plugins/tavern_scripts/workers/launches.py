@@ -126,7 +126,7 @@ def launch_of(
 
 
 def input_of(value: JsonValue, limits: ScriptLimits) -> bytes:
-    """Return what a script reads from stdin. Raises `Refused` where it is too much."""
+    """Return the bytes that a script reads from stdin. Raises `Refused` where they are too many."""
     try:
         data = json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
     except (TypeError, ValueError, RecursionError) as error:
@@ -161,7 +161,7 @@ def config_environment(config: Mapping[str, JsonValue]) -> dict[str, str]:
 
 
 def grants_of(granted: Granted, name: str, files: Sequence[str]) -> ScriptGrants:
-    """Return what a script may reach, as it is seen inside."""
+    """Return the paths and hosts that a script may reach, as they are seen inside."""
     reads = granted.reads
     inner = [f"{SCRIPT}/**"] if reads.whole else [f"{SCRIPT}/{one}" for one in (name, *reads.paths, *reads.patterns)]
     writes = [f"{SCRIPT}/{one}/**" for one in granted.writes]
@@ -170,8 +170,8 @@ def grants_of(granted: Granted, name: str, files: Sequence[str]) -> ScriptGrants
 
 
 def script_mounts(folder: Path, name: str, granted: Granted, kept: Path | None) -> list[SandboxMount]:
-    """Return what is seen of a script's folder: what may be read, and in the place of each folder that may be written
-    to, what earlier runs left there. The folder itself stays as it is."""
+    """Return the mounts of a script's folder: what may be read, and in the place of each folder that may be written to,
+    what earlier runs left there. The folder itself stays as it is."""
     writes = granted.writes if kept is not None else ()
     staged = [
         SandboxMount(target=f"{SCRIPT}/{one}", source=str(kept / one), mode="staged", filled=True)

@@ -22,7 +22,7 @@ _SEEN_ALREADY = ("/usr/", "/bin/", "/lib/", "/lib64/", "/sbin/")
 async def launch_of_program(
     request: ProgramRequest, planner: Planner, resources: RunResources, stack: AsyncExitStack, call: CallContext
 ) -> SandboxLaunch:
-    """Return what the sandbox runs; the proxy that it may need is closed with the stack.
+    """Return the launch of a program in the sandbox; the proxy that it may need is closed with the stack.
 
     Raises `InvalidInput`, `Forbidden` for hosts that the policy does not allow, `Refused`.
     """
@@ -54,7 +54,7 @@ async def launch_of_program(
 
 
 def _mounts(request: ProgramRequest) -> list[SandboxMount]:
-    """Return what is seen inside besides the program. Blocking. Raises `InvalidInput`."""
+    """Return the mounts besides the program. Blocking. Raises `InvalidInput`."""
     for path in (request.argv[0], *request.read, *request.write):
         if not Path(path).is_absolute() or os.path.normpath(path) != path or not Path(path).exists():
             raise InvalidInput(f"{path!r:.200} is no absolute path of something that is there")

@@ -42,7 +42,7 @@ class RunResources:
     async def of(
         self, plan: Plan, folder: Path, backend: ScriptBackend, stack: AsyncExitStack, call: CallContext, say: Progress
     ) -> RunExtras:
-        """Return what a run needs; `folder` is where its script lies. Raises `Refused`."""
+        """Return the environment, mounts and proxy of a run; `folder` is where its script lies. Raises `Refused`."""
         environment = await self._environment(plan, folder, backend, say)
         way = await self.network(plan.granted.hosts, plan.called, stack, call) if plan.granted.hosts else None
         mounts = [*(environment.mounts if environment is not None else ()), *(way.mounts if way is not None else ())]
@@ -70,7 +70,7 @@ class RunResources:
         return proxy_access(path, (await self._interpreters.find("python")).program)
 
     async def _environment(self, plan: Plan, folder: Path, backend: ScriptBackend, say: Progress) -> Environment | None:
-        """Return what a script depends on, installed; None where it depends on nothing."""
+        """Return the environment with the dependencies of a script, installed; None where it has none."""
         manifests, environments = self._environments(plan.policy.build_scripts, backend)
         if plan.script is None:
             manifest = manifests.find(plan.interpreter.language, None, plan.request.code)
@@ -83,7 +83,7 @@ class RunResources:
         return await environments.ready(manifest, plan.interpreter, say, python=python)
 
     def _environments(self, build_scripts: bool, backend: ScriptBackend) -> tuple[Manifests, Environments]:
-        """Return what finds and builds dependencies, the same as long as the sandbox and the policy are the same."""
+        """Return the finder and the builder of dependencies, the same while sandbox and policy stay the same."""
         kept = self._kept
         if kept is None or kept[0] is not backend or kept[1] != build_scripts:
             folder = self._context.data_dir / "environments"
@@ -101,7 +101,7 @@ class RunResources:
 
 
 def _manifest(manifests: Manifests, plan: Plan, folder: Path) -> Manifest | None:
-    """Return what says on which packages a script depends. Blocking."""
+    """Return the manifest of a script's dependencies, or None where it has none. Blocking."""
     language = plan.interpreter.language
     with (folder / plan.program.name).open("rb") as file:
         code = file.read(MAX_CODE).decode("utf-8", "replace")

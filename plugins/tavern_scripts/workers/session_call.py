@@ -40,7 +40,7 @@ class Call:
 
     @classmethod
     def of(cls, launch: SandboxLaunch, name: str) -> Call:
-        """Return what is to be run. Raises `InvalidInput` where no session can."""
+        """Return the call of a session for a launch. Raises `InvalidInput` where no session can run it."""
         if not name.strip() or len(name) > MAX_NAME or not name.isprintable():
             raise InvalidInput(
                 f"a session's name must have 1 to {MAX_NAME} characters that can be seen, found {name!r:.120}"
@@ -114,7 +114,7 @@ class CallOutput:
         return self._heard(name, data[:at])
 
     def rest(self) -> list[SandboxOutput]:
-        """Return what was held back, where the interpreter has ended."""
+        """Return the output that was held back, where the interpreter has ended."""
         return [heard for name in NAMES for heard in self._heard(name, self._held[name])]
 
     def end(self) -> tuple[SandboxOutput, list[SandboxOutput]]:
