@@ -116,5 +116,5 @@ def policy(inline: str, dev: Iterable[str] = ()) -> str:
 
 
 def hash_source(script: str) -> str:
-    """Return what names a script in a page in its content security policy."""
+    """Return the name of an inline script in a page's content security policy: its SHA-256."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"

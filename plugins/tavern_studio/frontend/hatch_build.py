@@ -32,7 +32,7 @@ class StudioBuildHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Return what the build needs: Node.js, or nothing."""
+        """Return the requirements of the build: Node.js, or none where the built page is current."""
         return [] if is_current() else [NODE]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
