@@ -19,8 +19,8 @@ _SHOWN = 40
 
 
 def hinted(value: str, hint: str) -> JsonValue:
-    """Return what the text `value` is by a hint. Raises `ValueError`, whose text is one clause, where it is not that,
-    or where the hint is none that TAM has."""
+    """Return the text `value` converted by a hint. Raises `ValueError`, whose text is one clause, where it cannot be,
+    or where TAM has no such hint."""
     read = _HINTS.get(hint.casefold())
     if read is None:
         raise ValueError(f"the hint {hint[:_SHOWN]!r} is not known (json, text, integer, number, boolean)")

@@ -194,7 +194,7 @@ class TextReader(ABC, Generic[W]):
         return True
 
     def _refuse(self, outcome: Outcome) -> None:
-        """Return what asks for nothing as text; a refused block apart from other text, and with its warning.
+        """Return a block that asks for nothing as text; a refused block apart from other text, and with its warning.
 
         A thought that begins in it is read like any other.
         """

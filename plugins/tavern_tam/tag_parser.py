@@ -63,7 +63,7 @@ _LONGEST_PREFIX = 40
 
 @cache
 def _opening_of(grammar: Grammar) -> re.Pattern[str]:
-    """Return what ends plain text: a tag or a prefix with which a call may begin, or a thought."""
+    """Return the pattern of the end of plain text: a tag or a prefix with which a call may begin, or a thought."""
     name = "[_-]?".join(grammar.words)
     call = rf"<(?P<closing>){_GAP}(?P<name>(?i:{name}))(?P<attributes>(?:[\s/][^<>]{{0,400}})?)>"
     prefix = rf"(?i:{name}){_GAP}:{_GAP}(?={{)" if grammar.has_prefix else "(?!)"
