@@ -87,7 +87,7 @@ class Tools(ToolManager):
         return "\n".join(describe_tool(tool.definition) if tool else describe_unknown(name) for name, tool in found)
 
     async def statistics(self, tool_ids: list[str] | None = None) -> dict[str, ToolStatistics]:
-        """Return what became of calls of tools."""
+        """Return the counts of calls by tool, with their outcomes and times; see the interface."""
         return await self._caller.statistics.of(tool_ids)
 
     async def schemas(self, tool_ids: list[str]) -> list[dict[str, JsonValue]]:
@@ -140,7 +140,7 @@ class Tools(ToolManager):
     async def feedback(
         self, calls: list[ToolCallRequest], results: list[ToolResult], *, limit: int = 16_000
     ) -> list[ToolFeedback]:
-        """Return what a language model reads about the results of calls."""
+        """Return the texts by which a language model reads the results of calls."""
         return feedback(calls, results, limit)
 
     async def masked(self, calls: list[ToolCallRequest]) -> list[dict[str, JsonValue]]:

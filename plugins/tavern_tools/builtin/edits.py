@@ -105,7 +105,7 @@ def _times(count: int) -> str:
 
 
 def _hint(text: str, search: str) -> str:
-    """Return what is said of a search text that is not there: where something like it is."""
+    """Return a hint about a search text that is not there: the place of a similar one."""
     text = text[:_LOOKED_AT]
     lines = text.split("\n")
     sought = search.split("\n")

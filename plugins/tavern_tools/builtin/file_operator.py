@@ -95,7 +95,7 @@ class Files(ProjectFiles):
         limit: int = 500,
         call: CallContext | None = None,
     ) -> FileListing:
-        """Return what is in a folder; see the interface."""
+        """Return the entries of a folder; see the interface."""
         _require_within("limit", limit, 1, MOST_ENTRIES)
         steps, wanted = read_path(file_path), _matcher(pattern)
 
@@ -210,7 +210,7 @@ def _path(steps: Steps) -> str:
 
 
 def _text(data: bytes, steps: Steps) -> str:
-    """Return what a text file holds. Raises `InvalidInput` for one that is none, saying what it looks like."""
+    """Return the text of a file. Raises `InvalidInput` for a file that is no text, with its likely type."""
     problem = None
     if data.startswith(_UTF_16):
         problem = "UTF-16"
@@ -268,7 +268,7 @@ def _start_of(line: int, text: bytes) -> int:
 
 
 def _matcher(pattern: str | None) -> Callable[[Steps, bool], bool]:
-    """Return what says whether an entry of a listing is wanted."""
+    """Return the test of whether an entry of a listing is wanted, by its names and whether it is a folder."""
     if pattern is None:
         return lambda names, is_folder: True
     if not pattern or len(pattern) > _LONGEST_PATTERN:

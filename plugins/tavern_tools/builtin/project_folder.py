@@ -145,7 +145,7 @@ def delete(root: Path, steps: Steps) -> bool:
 def list_folder(
     root: Path, steps: Steps, *, recursive: bool, wanted: Callable[[Steps, bool], bool], limit: int
 ) -> Listed:
-    """Return what is in a folder, by path, links and what is neither file nor folder left out.
+    """Return the entries of a folder, by path, without links and what is neither file nor folder.
 
     `wanted` is asked of each entry: its names from that folder on, and whether it is a folder. Raises `NotFound`.
     """
@@ -241,7 +241,7 @@ def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool
 
 
 def _content(handle: int, steps: Steps, most: int) -> bytes:
-    """Return what an open file holds."""
+    """Return the bytes of an open file. Raises where they are more than `most`, and `Conflict` where the file grows."""
     about = os.fstat(handle)
     if about.st_size > most:
         raise too_large(steps, most)

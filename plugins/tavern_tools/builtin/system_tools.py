@@ -80,7 +80,7 @@ class System(SystemTools):
         return _state(await self._tools().task(task_id, call=call))
 
     async def task_result(self, task_id: str, *, wait: float = 10.0, call: CallContext | None = None) -> TaskOutcome:
-        """Return what a task gave; see the interface."""
+        """Return the outcome of a task; see the interface."""
         _require_within("wait", wait, 0, MOST_WAIT)
         return _outcome(await self._tools().task(task_id, wait=wait, call=call))
 

@@ -206,7 +206,7 @@ def closed(problem: str) -> Access:
 
 
 def access_problems(value: Any) -> list[str]:
-    """Return what is wrong with the setting, each with its place."""
+    """Return the mistakes of the setting, each with its place."""
     if not isinstance(value, dict):
         return [f"expected an object with roles, principals and approvals, got {json_type(value)}"]
     try:

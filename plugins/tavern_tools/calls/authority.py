@@ -79,7 +79,7 @@ class Authority:
     def decide(
         self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal, scope: ToolScope | None
     ) -> Verdict:
-        """Return what becomes of a call with these arguments, as the tool gets them. Never raises."""
+        """Return the verdict on a call with these arguments, as the tool gets them. Never raises."""
         ruling = self._ruling_of(tool, principal, scope)
         if ruling.verdict is None:
             return self._weigh(ruling, tool, arguments, principal, scope)
@@ -146,7 +146,7 @@ class Authority:
     # --- a ruling ---------------------------------------------------------------------------------
 
     def _ruling(self, tool: Tool, principal: Principal, allowed: tuple[str, ...] | None) -> _Ruling:
-        """Return what holds for a tool, a principal and a scope whatever the arguments are."""
+        """Return the ruling on a tool for a principal and a scope, whatever the arguments are."""
         access, tool_id = self._access, tool.definition.id
         if access.problem is not None:
             why = f": {access.problem}" if principal.kind == "user" else ", which was reported to the operator"
@@ -185,7 +185,7 @@ class Authority:
         principal: Principal,
         scope: ToolScope | None,
     ) -> Verdict:
-        """Return what becomes of a call, by rules that ask about its arguments."""
+        """Return the verdict on a call by the rules that ask about its arguments."""
         tool_id = tool.definition.id
         may_not = f"{principal} may not call {tool_id} with these arguments"
         arguments = tool.parameters.complete(arguments)

@@ -56,7 +56,7 @@ class Limits:
         return window.admit(now, rate.calls)
 
     def turn(self, tool: Tool) -> AbstractAsyncContextManager[None]:
-        """Return what waits for the turn of a tool with a limit, first come first served, and holds it.
+        """Return a context that waits for the turn of a tool with a limit, first come first served, and holds it.
 
         A call that a tool makes of itself while it has its turn does not wait for another: it would wait for ever.
         """

@@ -52,7 +52,7 @@ class ResultCache:
         )
 
     def key(self, tool: Tool, arguments: dict[str, JsonValue], principal: Principal) -> bytes | None:
-        """Return what equal calls have in common; None where a result is not cached.
+        """Return the key that equal calls share; None where a result is not cached.
 
         Equal are arguments with the same JSON, whatever the order of their names.
         """
@@ -91,6 +91,6 @@ def _is_repeatable(result: ToolResult) -> bool:
 
 
 def _without_call() -> dict[str, object]:
-    """Return what belongs to the call and not to its result, as it is for a call that was not made."""
+    """Return the fields of a result that belong to its call, with the values of a call that was not made."""
     empty = ToolResult(tool_id="", status="done")
     return {**{name: getattr(empty, name) for name in _OF_THE_CALL}, "cached": True}

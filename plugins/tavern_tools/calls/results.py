@@ -27,7 +27,7 @@ from tavern_tools.catalog.schemas import Location, Schema, ValueProblem
 
 
 def checked(call: Call, output: Output, max_bytes: int) -> ToolResult:
-    """Return what a tool gave as the result of its call.
+    """Return a tool's output as the result of its call.
 
     Raises `ToolFailure` for output that is not what the tool declares, is too large, or that no wire can carry.
     """

@@ -50,8 +50,8 @@ class Runners:
         return self._scopes.get(context.id) or self._scopes.get(context.parent_id or "")
 
     async def run(self, call: Call) -> Output:
-        """Return what a call's tool returns within the time limit: the tool's own or else the setting
-        `callTimeout`, and the caller's deadline. Raises `ToolFailure` or what the services raise.
+        """Return the output of a call's tool within the time limit: the tool's own or else the setting `callTimeout`,
+        and the caller's deadline. Raises `ToolFailure` or what the services raise.
 
         A method that ignores its cancellation is given up a second after the limit.
         """
@@ -109,7 +109,7 @@ class Runners:
         return stack
 
     def _method(self, tool: Tool) -> ServiceMethod:
-        """Return what calls the method that a service tool names."""
+        """Return the method that a service tool names."""
         if tool.method is not None:
             return tool.method
         service, method = service_and_method(tool.definition.implementation)

@@ -97,7 +97,7 @@ async def run_script(
     arguments: dict[str, JsonValue],
     call: CallContext,
 ) -> Output:
-    """Return what a script tool gives, run from its file or from `code`, and report its progress. Raises
+    """Return the output of a script tool, run from its file or from `code`, and report its progress. Raises
     `ToolFailure`."""
     report = current_report()
     service = context.services.get(SCRIPT_EXECUTION)
@@ -117,8 +117,8 @@ async def run_script(
 
 
 def output_of_script(tool: ToolDefinition, value: dict[str, JsonValue]) -> Output:
-    """Return what a service's method gave, if it ran a script, as the tool's output. Raises `ToolFailure` for one that
-    failed.
+    """Return the value of a service's method, or the output of the script that it ran, as the tool's output. Raises
+    `ToolFailure` for a script that failed.
 
     Of what the services that run scripts give, a model reads what the script gave, and the files that it left. The
     rest of it is the output only where the tool's schema declares it.
@@ -134,7 +134,7 @@ def output_of_script(tool: ToolDefinition, value: dict[str, JsonValue]) -> Outpu
 
 
 def _output_data(result: ScriptResult) -> JsonValue:
-    """Return what a script gave. Raises `ToolFailure` if it failed."""
+    """Return the output of a script. Raises `ToolFailure` if it failed."""
     if result.success:
         return result.output_data
     error = result.error

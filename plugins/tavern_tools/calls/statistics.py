@@ -98,7 +98,7 @@ class Statistics:
             self._timer = asyncio.get_running_loop().call_later(WRITTEN_AFTER, self._write_soon)
 
     async def of(self, tool_ids: Iterable[str] | None) -> dict[str, ToolStatistics]:
-        """Return what is known of these tools, or of all; those that were never called are left out."""
+        """Return the statistics of these tools, or of all; those that were never called are left out."""
         if self._known is None or not self._pending:  # another host may have written meanwhile
             self._known = await asyncio.to_thread(self._read)
         found = _merged(_merged(self._known, self._pending), self._fresh)
@@ -142,7 +142,7 @@ class Statistics:
 
 
 def _merged(known: dict[str, ToolStatistics], fresh: dict[str, _Counted]) -> dict[str, ToolStatistics]:
-    """Return what is known with what is new; where it is too much, the tools that were called last are kept."""
+    """Return the statistics with the fresh ones added; where they are too many, those of the tools called last."""
     rest = {id: one for id, one in known.items() if id not in fresh}
     latest = [*rest.items(), *((id, _sum(known.get(id, _NONE), one)) for id, one in fresh.items())]
     return dict(latest[-MAX_TOOLS:])

@@ -105,7 +105,7 @@ class Building:
             )
 
     async def finish(self, listed_nodes: tuple[str, ...]) -> Catalog:
-        """Return what was added, without what depends on something that is not there, and the nodes."""
+        """Return the catalog of the nodes and the added tools, without tools that depend on something missing."""
         has_engine = self._context.services.has(EXECUTION_ENGINE)
         unmet = None if has_engine else Unmet(f"needs service {EXECUTION_ENGINE.name}")
         nodes = NodeTools(self._nodes, unmet, listed_nodes)

@@ -296,6 +296,6 @@ def _is_asked_for(tool: ToolDefinition, filter: ToolFilter) -> bool:
 
 
 def namespace(tool_id: str) -> str:
-    """Return what stands before the first `:` or `.` of an id: nothing, where there is none."""
+    """Return the part of an id before the first `:` or `.`; empty where there is none."""
     ends = [place for place in (tool_id.find(":"), tool_id.find(".")) if place >= 0]
     return tool_id[: min(ends)] if ends else ""

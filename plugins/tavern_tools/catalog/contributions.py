@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def mend_hint(plugin: str) -> str:
-    """Return what to do about something of a plugin that cannot be used."""
+    """Return a hint on how to mend something of a plugin that cannot be used."""
     return f"mend it there, or keep it out with `tavern plugins disable {plugin}`"

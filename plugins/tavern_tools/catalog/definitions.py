@@ -121,14 +121,14 @@ def read_definition(
 
 
 def definition_problems(definition: ToolDefinition) -> list[Finding]:
-    """Return what is wrong with a definition that came from code instead of a file."""
+    """Return the mistakes of a definition that came from code instead of a file."""
     reader = _Reader({"id": definition.id})
     reader.tool_id()
     return [*reader.findings, *content_findings(definition)]
 
 
 def content_findings(definition: ToolDefinition) -> list[Finding]:
-    """Return what is wrong with the implementation, the JSON Schemas and the limits of a definition."""
+    """Return the mistakes in the implementation, the JSON Schemas and the limits of a definition."""
     reader = _Reader(
         {
             "parameters": definition.parameters,
@@ -381,7 +381,7 @@ class _Reader:
         return self.schema("requiresApproval")
 
     def security(self) -> dict[str, Any] | None:
-        """Return what a tool asks for, as it stands there."""
+        """Return the access that a tool asks for, as the document has it."""
         given: dict[str, Any] | None = self.value("securityContext", dict)
         if given is None:
             return None

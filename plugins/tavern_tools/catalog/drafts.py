@@ -30,7 +30,7 @@ def draft_of(schema: Mapping[str, Any]) -> str:
 
 @cache
 def meta_validator(draft: str) -> Draft202012Validator:
-    """Return what says whether a schema is right by the schema of schemas of a draft."""
+    """Return the validator of schemas by the metaschema of a draft."""
     return validator_of(draft)({"$ref": draft}, offline=True)
 
 

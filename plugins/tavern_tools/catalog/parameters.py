@@ -118,7 +118,7 @@ class Parameters:
         return {**self._left_out, **arguments}
 
     def mistakes(self, arguments: dict[str, JsonValue]) -> list[Mistake]:
-        """Return what is wrong with arguments, each with its place, names that the tool does not know first."""
+        """Return the mistakes of arguments, each with its place; those of unknown names come first."""
         found = self._schema.mistakes(arguments)
         if not self._closed:
             return found

@@ -42,7 +42,7 @@ def service_and_method(implementation: ToolImplementation) -> tuple[str, str]:
 
 
 def service_method(services: Services, definition: ToolDefinition) -> ServiceMethod | Unmet:
-    """Return what calls the method that a service tool names, or why nothing does."""
+    """Return the method that a service tool names, or the reason why it cannot be called."""
     service, method = service_and_method(definition.implementation)
     if not services.has(service):
         return Unmet(f"needs service {service}")

@@ -86,7 +86,7 @@ def _scripts(folder: str) -> Iterator[_Script]:
 
 
 def _document(file: Path) -> dict[str, Any]:
-    """Return what stands in a tool file; nothing, where it cannot be read."""
+    """Return the document of a tool file; an empty one where it cannot be read."""
     with suppress(TavernError):
         data = read_document_bytes(file)
         if len(data) <= MAX_TOOL_FILE:

@@ -67,7 +67,7 @@ class ValueProblem(Model):
 
 
 def schema_problems(schema: Any, at: Location) -> list[Mistake]:
-    """Return what is wrong with a JSON Schema, each with its place; `at` is the schema's own."""
+    """Return the mistakes of a JSON Schema, each with its place; `at` is the schema's own."""
     if not isinstance(schema, dict):
         return [(at, f"expected a JSON Schema (an object), got {json_type(schema)}")]
     unusable = _size_problem(schema)
@@ -249,7 +249,7 @@ def has_format(schema: Mapping[str, Any], name: str) -> bool:
 
 
 def referred(schema: Mapping[str, Any], reference: str) -> Any:
-    """Return what `#/a/b` leads to within a schema, or None; anchors are not looked for."""
+    """Return the part of a schema that `#/a/b` refers to, or None; anchors are not looked for."""
     found: Any = schema
     if reference == "#":
         return found
@@ -424,7 +424,7 @@ def _types_of(branches: Sequence[Sequence[ValidationError]]) -> list[str]:
 
 
 def problems_of(mistakes: list[Mistake]) -> list[ValueProblem]:
-    """Return what is wrong with a value that was refused: something, whatever was found."""
+    """Return the problems of a value that was refused; one that names none, where no mistake was found."""
     return [
         ValueProblem(
             path=json_path(*place),

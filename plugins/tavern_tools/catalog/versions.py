@@ -50,7 +50,7 @@ _COMPARED: dict[str, Callable[[Version, Version], bool]] = {
 
 
 def read_version(text: str) -> Version | None:
-    """Return what a text says as a version, or None where it is none; `given` is how many numbers it has."""
+    """Return the version that a text states, or None where it is none; `given` is the count of its numbers."""
     match = _VERSION.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
     if match is None:
         return None

@@ -191,7 +191,7 @@ def _shown(value: Any) -> str:
 
 
 def _facts(tool: ToolDefinition) -> list[str]:
-    """Return what the operator wants to know of a tool beyond what a language model reads."""
+    """Return lines about a tool for the operator, beyond what a language model reads."""
     implementation = json.dumps(tool.implementation.to_json(), ensure_ascii=False)
     owner = f"plugin {tool.plugin}" if tool.plugin else "the project"
     facts = [f"From: {owner} ({tool.source}), version {tool.version}", f"Carried out by: {implementation}"]

@@ -22,7 +22,7 @@ _SECONDS = 10.0
 
 
 async def draft(code: str, language: ScriptLanguage, entry_point: str | None) -> ToolDraft:
-    """Return what follows from the code. Raises `InvalidInput` for code that cannot be read, with its place."""
+    """Return the draft of a tool from its code. Raises `InvalidInput` for code that cannot be read, with its place."""
     if len(code.encode(errors="replace")) > MAX_CODE:
         raise InvalidInput(f"the code is larger than {MAX_CODE >> 10} KiB, which is too much to be looked at")
     if language != "python":
@@ -36,7 +36,7 @@ async def draft(code: str, language: ScriptLanguage, entry_point: str | None) ->
 
 
 async def read_python(code: str, entry_point: str | None = None) -> dict[str, Any]:
-    """Return what `python_signature.py` says of code: a draft, or an `error` with `line` and `column`."""
+    """Return the result of `python_signature.py` on code: a draft, or an `error` with `line` and `column`."""
     arguments = [] if entry_point is None else [entry_point]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(_PROGRAM), *arguments),

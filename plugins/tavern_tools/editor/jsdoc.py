@@ -28,8 +28,8 @@ _MANY = re.compile(r"(?:array|set)\.?<(.*)>|(.*)\[\]", re.IGNORECASE)
 
 
 def draft_javascript(code: str, entry_point: str | None) -> ToolDraft:
-    """Return what follows from the comments of a file: of the function that is named, or where there is none such, of
-    the one that would be without a name."""
+    """Return the draft of a tool from the comments of a file: of the function that is named, or where there is none
+    such, of the one that would be without a name."""
     exported = {match[1]: match.start() for match in _EXPORTED.finditer(code)}
     functions = {match[1]: match.start() for match in _ANY_FUNCTION.finditer(code)} | exported
     comments = dict(_comments(code))

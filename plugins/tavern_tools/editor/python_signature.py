@@ -33,8 +33,8 @@ _SECTIONS = (*_ABOUT_PARAMETERS, "returns", "yields", "raises", "example", "exam
 
 
 def draft(code: str, entry_point: str | None) -> dict[str, Any]:
-    """Return what follows from the code: of the function that is named, or where there is none such, of the one that
-    would be without a name. Raises `SyntaxError`, and what else `ast` raises for what is too deep."""
+    """Return the draft of a tool from its code: of the function that is named, or where there is none such, of the one
+    that would be without a name. Raises `SyntaxError`, and what else `ast` raises for what is too deep."""
     module = ast.parse(code)
     functions = {part.name: part for part in module.body if isinstance(part, Function)}
     public = [one for name, one in functions.items() if not name.startswith("_")]
@@ -175,7 +175,7 @@ class _Reader:
         return annotation is None or name in OBJECTS or is_dict
 
     def _used(self, function: Function, name: str) -> Schema:
-        """Return what a function takes out of its one parameter: `given["text"]` and `given.get("times", 1)`."""
+        """Return the schema of the keys that a function reads: `given["text"]` and `given.get("times", 1)`."""
         fields: dict[str, tuple[str, ast.expr | None, ast.expr | None]] = {}
         for part in sorted(ast.walk(function), key=_place):
             match part:
@@ -202,7 +202,7 @@ class _Reader:
 
 
 def read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return what a docstring says before it comes to parameters, and what it says of each of them.
+    """Return the text of a docstring before its parameters, and the text about each of them.
 
     Knows `Args:` with indented lines, `Parameters` above a line of dashes, and `:param name:`.
     """

@@ -69,7 +69,7 @@ class Stored:
         )
 
     def lacking(self) -> list[ToolFileProblem]:
-        """Return what the tool says nothing of, though its callers go by it; it can be called nevertheless."""
+        """Return warnings about what the tool leaves out though its callers go by it; it can be called nevertheless."""
         tool = self.definition
         if tool is None:
             return []

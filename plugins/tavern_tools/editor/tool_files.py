@@ -69,14 +69,14 @@ class ProjectTools(ToolFiles):
         return (await asyncio.to_thread(self._folders.read, name)).shown(whole=True)
 
     async def draft(self, code: str, language: ScriptLanguage, *, entry_point: str | None = None) -> ToolDraft:
-        """Return what follows from code; see the interface."""
+        """Return the draft of a tool from its code; see the interface."""
         if entry_point is not None and not entry_point.isidentifier():
             raise InvalidInput(f"the entry point must be the name of a function, found {entry_point!r:.100}")
         async with self._reading:
             return await draft(code, language, entry_point)
 
     async def check(self, name: str, source: ToolSource) -> ToolFileCheck:
-        """Return what is wrong with a source; see the interface."""
+        """Return the findings about a source; see the interface."""
         stored, problems = await self._checked(name, source)
         is_right = not any(not problem.warning for problem in problems)
         enforced, denied = await self._enforced(stored) if is_right else (None, [])
@@ -204,7 +204,7 @@ class ProjectTools(ToolFiles):
         return [] if entry in (None, found.get("entryPoint")) else [missing]
 
     async def _enforced(self, stored: Stored) -> tuple[ScriptEnforced | None, list[ToolFileProblem]]:
-        """Return what the sandbox would enforce of a script tool, and a warning for what it asks for in vain."""
+        """Return the limits that the sandbox would enforce for a script tool, and a warning for each request denied."""
         definition = stored.definition
         if definition is None or definition.kind != "script" or not self._context.services.has(SCRIPT_EXECUTION):
             return None, []

@@ -36,7 +36,7 @@ class Follower:
         return followed
 
     def finish(self) -> list[ParseEvent]:
-        """Return what the parser still has."""
+        """Return the events that the parser still holds."""
         if self._failed or self._parser is None:
             return []
         try:

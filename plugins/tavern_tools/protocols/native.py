@@ -43,8 +43,8 @@ def aliases(tool_ids: Iterable[str]) -> dict[str, str]:
 
 
 def with_aliases(options: ParserOptions, tool_ids: Iterable[str]) -> ParserOptions:
-    """Return what parsers may know, with the names under which these tools are offered natively: models write what
-    they were shown. A name that is a tool's id means that tool."""
+    """Return the options of parsers with the names under which these tools are offered natively: models write what they
+    were shown. A name that is a tool's id means that tool."""
     known, given = options.parameters, options.aliases
     names = {name: id for name, id in aliases(tool_ids).items() if name not in known and given.get(name) != id}
     if not names:

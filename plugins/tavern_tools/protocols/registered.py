@@ -118,8 +118,8 @@ class Protocols:
         return "\n\n".join(text for text in (p.info.instructions.strip() for p in protocols) if text)
 
     async def _read(self, chars: int, read: Callable[[], T]) -> T:
-        """Return what `read` makes of this many characters, in a thread where they may hold the loop for long; report
-        the parsers that failed."""
+        """Return the result of `read`, which reads so many characters, in a thread where they may hold the loop for
+        long; report the parsers that failed."""
         found = await to_thread_if_large(chars > MOST_ON_LOOP, read)
         failures, self._to_report = self._to_report, []
         for owner, message in failures:
@@ -184,7 +184,7 @@ def _read_whole(pipeline: Pipeline, text: str) -> ParsedText:
 
 
 def _summed(events: Iterable[ParseEvent]) -> ParsedText:
-    """Return what a pipeline found in a whole text."""
+    """Return the text, calls and warnings of a pipeline's events."""
     rest: list[str] = []
     calls: list[ToolCallRequest] = []
     warnings: list[str] = []

@@ -81,7 +81,7 @@ def check_decision(decision: str, arguments: dict[str, JsonValue] | None) -> Dec
 
 
 def audit_details(row: TaskRow) -> dict[str, JsonValue]:
-    """Return what the audit log says about a decision."""
+    """Return the details of a decision for the audit log."""
     approval = row.approval
     assert approval is not None
     details: dict[str, JsonValue] = {

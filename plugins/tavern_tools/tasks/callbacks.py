@@ -151,7 +151,7 @@ class Callbacks:
 
 
 def _fixed(addresses: list[tuple[int, str]]) -> aiohttp.abc.AbstractResolver:
-    """Return what resolves every name to the addresses that were checked: a second answer changes nothing."""
+    """Return a resolver of every name to the addresses that were checked: a second answer changes nothing."""
     from aiohttp.abc import AbstractResolver, ResolveResult
 
     class Fixed(AbstractResolver):
@@ -169,7 +169,7 @@ def _fixed(addresses: list[tuple[int, str]]) -> aiohttp.abc.AbstractResolver:
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """Return what `X-Tavern-Signature` is for a body that is sent at a time."""
+    """Return the value of `X-Tavern-Signature` for a body that is sent at a time."""
     digest = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
     return f"sha256={digest.hexdigest()}"
 

@@ -154,7 +154,7 @@ class TaskExecution:
             return
 
     def _unkept(self, task_id: str, result: ToolResult, error: Exception) -> ToolResult:
-        """Return what is kept of a result that cannot be kept."""
+        """Return the result that is stored instead of one that cannot be stored."""
         self._log.error("the result of the task %s cannot be kept: %s", task_id, describe(error))
         message = f"it ended, but its result cannot be kept: {describe(error)}"
         request = ToolCallRequest(tool_id=result.tool_id, index=result.index, block=result.block)

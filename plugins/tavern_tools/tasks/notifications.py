@@ -23,7 +23,7 @@ PAUSE = 30.0
 
 
 def update_payload(row: TaskRow) -> dict[str, JsonValue]:
-    """Return what the event `TOOL_CALL_UPDATE` says about a task; results and arguments are asked for by its id."""
+    """Return the payload of `TOOL_CALL_UPDATE` about a task; results and arguments are requested by its id."""
     request, call, result, approval = row.entry.request, row.entry.call, row.result, row.approval
     known: dict[str, JsonValue] = {
         "requestId": request.request_id,
@@ -48,7 +48,7 @@ def update_payload(row: TaskRow) -> dict[str, JsonValue]:
 
 
 def approval_payload(row: TaskRow) -> dict[str, JsonValue]:
-    """Return what the event `APPROVAL_REQUEST` says of a call that waits for a person, secrets masked."""
+    """Return the payload of the event `APPROVAL_REQUEST` about a call that waits for a person, secrets masked."""
     entry, approval = row.entry, row.approval
     about: dict[str, JsonValue] = {"taskId": row.id, "toolId": row.tool_id, "caller": str(entry.call.principal)}
     about["arguments"] = masked(entry.request.arguments, entry.hidden)

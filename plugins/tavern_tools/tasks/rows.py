@@ -93,7 +93,7 @@ def blob(model: Model) -> bytes:
 
 
 def without_secrets(entry: TaskEntry) -> TaskEntry:
-    """Return what was asked for as it may be kept when nothing will be done with it any more."""
+    """Return a task's request as it may be stored when nothing will be done with it any more."""
     arguments = masked(entry.request.arguments, entry.hidden)
     return entry.model_copy(update={"request": entry.request.model_copy(update={"arguments": arguments})})
 

@@ -207,7 +207,7 @@ class SqliteTaskStore(TaskStore):
         return await self._database.read(lambda connection: self._read(connection, statement, asked), absent=[])
 
     async def look(self, *, takes_up: bool) -> Seen:
-        """Return what others changed since the last time; let the time of decisions be over; with `takes_up` take up
+        """Return the changes of others since the last time; let the time of decisions be over; with `takes_up` take up
         what no living host has."""
         none: list[Step] = []
         steps = await self._database.read(lambda connection: self._steps(connection, takes_up), absent=none)
@@ -257,7 +257,7 @@ class SqliteTaskStore(TaskStore):
     # --- on the thread ----------------------------------------------------------------------------
 
     def _steps(self, connection: sqlite3.Connection, takes_up: bool) -> list[Step]:
-        """Return what is to be written now."""
+        """Return the steps that have to be written now."""
         self._begin_to_see(connection)
         steps: list[Step] = []
         if takes_up and self._orphans(connection):
@@ -269,7 +269,7 @@ class SqliteTaskStore(TaskStore):
         return steps
 
     def _changed(self, connection: sqlite3.Connection) -> Seen:
-        """Return what others changed since the last time."""
+        """Return the changes of others since the last time."""
         changed = f"{WHOLE} WHERE changed > ? AND writer <> ? ORDER BY changed"
         rows = self._read(connection, changed, [self._seen, self.host])
         self._seen = latest_change(connection)

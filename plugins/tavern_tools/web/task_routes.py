@@ -70,7 +70,7 @@ async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 def task_filter(query: Mapping[str, str]) -> TaskFilter:
-    """Return what a query asks for: `status` (several with commas), `tool`, `principal`, `limit`, `offset`.
+    """Return the filter of a query: `status` (several with commas), `tool`, `principal`, `limit`, `offset`.
 
     Raises `InvalidInput` for a key that is none and a value that cannot be; empty ones are no values.
     """
