@@ -278,7 +278,7 @@ class Workflows(WorkflowManager):
         return await self._history.name(workflow_id_of(workflow_id), number, name or None)
 
     async def uses(self, workflow_id: str) -> list[WorkflowUse]:
-        """Return what names a workflow."""
+        """Return the places that name a workflow."""
         return await uses(workflow_id_of(workflow_id), (await self.scan()).entries, self._context.services)
 
     async def search(self, text: str, *, limit: int = 100) -> list[WorkflowMatch]:
@@ -429,7 +429,7 @@ def _is_listed(entry: Entry) -> bool:
 def _read_and_check(
     document: dict[str, JsonValue], types: Mapping[str, NodeDefinition] | None
 ) -> tuple[Reading, list[WorkflowProblem] | None]:
-    """Return what can be read of a document, and its problems; None where more than node types is to be known."""
+    """Return the reading of a document, and its problems; None where more than node types is to be known."""
     reading = read(document)
     unknown = types is not None and any(node.type not in types for node in reading.workflow.nodes)
     return reading, None if unknown or references(reading.workflow) else check(reading, types)

@@ -282,7 +282,7 @@ def _files(folder: Folder, problems: list[FileProblem]) -> list[Path]:
 
 
 def _stamps(folders: list[Folder]) -> list[object] | None:
-    """Return what changes when a workflow file does; None where there are many, or links among them."""
+    """Return stamps that differ once a workflow file changes; None where there are many, or links among them."""
     found: list[object] = []
     try:
         for folder in folders:

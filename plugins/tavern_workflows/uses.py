@@ -18,7 +18,7 @@ _TOOL = "workflow:"
 
 
 async def uses(workflow_id: str, entries: Mapping[str, Entry], services: Services) -> list[WorkflowUse]:
-    """Return what names the workflow of an id, which need not exist."""
+    """Return the places that name the workflow of an id, which need not exist."""
     found = [
         WorkflowUse(
             kind="workflow",
