@@ -377,7 +377,7 @@ class Scenes(SceneManager):
     async def _outputs(
         self, reference: str, run: SceneRun, call: CallContext | None = None, **more: JsonValue
     ) -> dict[str, JsonValue]:
-        """Return what a workflow of the scene gives, which gets of what is known here what it takes."""
+        """Return the outputs of a workflow of the scene, whose inputs are those of its state that it has."""
         stored = await self._context.services.get(WORKFLOW_MANAGER).get(reference)
         participants: list[JsonValue] = [{"id": m.instance_id, "name": m.name, "role": m.role} for m in run.members]
         last = "" if run.speaker < 0 else run.members[run.speaker].instance_id

@@ -46,8 +46,8 @@ def opening(run: SceneRun, member: SceneMember) -> str:
 
 
 def message_for(member: SceneMember, wake: SceneWake, conversation: Sequence[HistoryMessage]) -> str:
-    """Return what an agent is given: what others said since it heard them, and the event that woke it. Further lines of
-    what was said are indented, so that none looks like another speaker's."""
+    """Return the message to an agent: the texts of others since it heard them, and the event that woke it. Further
+    lines of a text are indented, so that none looks like another speaker's."""
     ids = [one.id for one in conversation]
     unheard = conversation[ids.index(member.heard) + 1 if member.heard in ids else 0 :]
     said = [one.message for one in unheard if one.message.name != member.name]
