@@ -18,7 +18,7 @@ STREAMS = 50
 
 
 def turn() -> list[Result]:
-    """Return what a turn with one call costs; it is stored, step by step, in SQLite (WAL, NORMAL)."""
+    """Measure a turn with one call, stored step by step in SQLite (WAL, NORMAL), and return its costs."""
     return asyncio.run(_turn())
 
 
@@ -35,7 +35,7 @@ async def _turn() -> list[Result]:
 
 
 def growth() -> list[Result]:
-    """Return what the last of many turns of a conversation costs, to the first."""
+    """Measure the last of many turns of a conversation, and return its cost as a ratio to that of the first."""
     return asyncio.run(_growth())
 
 

@@ -127,7 +127,7 @@ take. Ours is stored in each case."""
 
 
 def turn() -> list[Result]:
-    """Return what a turn costs, to what it costs there."""
+    """Measure a turn here and in the peer, and return the ratios of their costs."""
     return asyncio.run(_turn())
 
 

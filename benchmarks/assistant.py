@@ -98,7 +98,7 @@ async def _host() -> AsyncIterator[Host]:
 
 
 def patches() -> list[Result]:
-    """Return what 15 operations on a workflow of 500 nodes take, beside its check alone, and how that grows."""
+    """Measure a patch of 15 operations on a workflow of 500 nodes, as a ratio to its check alone, and its growth."""
     return asyncio.run(_patches())
 
 
@@ -172,7 +172,7 @@ async def _hold() -> list[Result]:
 
 
 def layout() -> list[Result]:
-    """Return what it takes to place 1,000 nodes with long edges, and 999 of them beside one that stays."""
+    """Measure placing 1,000 nodes with long edges, and 999 beside one that stays; the floor is reading the document."""
     chance = random.Random(1)
     document = workflow(PLACED)
     for at in range(PLACED // 2):

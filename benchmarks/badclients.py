@@ -151,7 +151,7 @@ async def _one(server: Served, chance: random.Random, met: Met) -> None:
 
 
 async def _answer(server: Served, sent: bytes) -> bytes:
-    """Return what the server sends back until it closes the connection, or for a while."""
+    """Return the bytes that the server sends back until the connection closes, the head ends or `_ANSWER` is over."""
     host, port = server.url.removeprefix("http://").split(":")
     answer = b""
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -218,7 +218,7 @@ def _frames(server: Served, chance: random.Random) -> bytes:
 
 
 def exchanges() -> list[Result]:
-    """Return what became of the exchanges."""
+    """Exchange requests with the server as bad clients do, and return its failures and the growth of its memory."""
     with tempfile.TemporaryDirectory() as place:
         met = asyncio.run(meet(EXCHANGES, SEED, Path(place)))
     for sentence in met.wrong:

@@ -44,7 +44,7 @@ def burn(number: int) -> int:
 
 
 def echo(number: int) -> int:
-    """Return what came."""
+    """Return the number that came in."""
     return number
 
 
@@ -105,7 +105,7 @@ _FILES = {"tls_ca_file": "tlsCa", "tls_client_cert": "tlsCert", "tls_client_key"
 
 
 def dask() -> list[Result]:
-    """Return what nodes on a cluster cost."""
+    """Measure nodes that run on a cluster, and return their costs."""
     with tempfile.TemporaryDirectory(prefix="tavern-reach-") as place:
         cluster = TestCluster(Path(place))
         try:

@@ -39,7 +39,7 @@ while head := os.read(fd, 4):
 
 
 def code() -> list[Result]:
-    """Return what a call of a tool costs from code, once its script runs."""
+    """Measure a tool call that a running script makes, and return its cost."""
     return asyncio.run(_code())
 
 

@@ -239,7 +239,7 @@ def _expect(holds: bool, otherwise: str) -> None:
 
 
 async def _memory() -> list[Result]:
-    """Return what a plan and a run take, by `tracemalloc`; the values of these nodes take nothing themselves."""
+    """Return the peak memory of a plan and a run in bytes per node, by `tracemalloc`; the nodes' values take none."""
     graph = layers(SIZES.deep, SIZES.width)
     document, floor = graph.workflow(), _tasks(graph)
     await Subject(layers(3, 3).workflow()).run()  # what is imported or made only once

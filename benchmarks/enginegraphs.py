@@ -140,7 +140,7 @@ def layers(depth: int, width: int, *, seed: int = 7) -> Graph:
 
 
 def mixed(graph: Graph, changed: Mapping[int, Mapping[str, int]] | None = None) -> dict[int, dict[str, int]]:
-    """Return what the last nodes of layers give, with some values of nodes changed."""
+    """Return the outputs of the last nodes of layers, by number, with some values of nodes changed."""
     found: list[int] = []
     for number, edges in enumerate(graph.parents):
         own = {**graph.values.get(number, {}), **(changed or {}).get(number, {})}

@@ -48,7 +48,7 @@ class Peer:
 
 
 def _body(kind: str, value: int) -> Callable[..., int]:
-    """Return what a node of a type does with the values that come in, in order of its edges."""
+    """Return the function that a node of a type is; it takes the incoming values in order of the node's edges."""
     if kind == "Number":
         return lambda: value
     if kind == "Step":

@@ -235,7 +235,7 @@ def _executions(place: Place) -> tuple[Executions, dict[tuple[str, str], float]]
 
 
 def kills() -> list[Result]:
-    """Return what became of the runs of many killed hosts."""
+    """Kill many hosts while they run workflows, and count the runs that were lost, wrong, resumed or run again."""
     with tempfile.TemporaryDirectory() as folder:
         account = asyncio.run(kill_many(KILLS, SEED, Path(folder)))
     for sentence in account.broken:

@@ -69,7 +69,7 @@ async def _hold(place: Path) -> list[Result]:
 
 
 def _requests(site: HttpClient, lists: int) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return what sends each request about a workflow."""
+    """Return the functions that send each request about a workflow, by their names in the table of results."""
 
     def send(method: str, path: str, body: str) -> Callable[[], Awaitable[Any]]:
         async def work() -> Any:

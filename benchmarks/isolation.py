@@ -228,7 +228,7 @@ async def _values(there: Acme, here: Acme, pong: Pong) -> list[Result]:
 
 
 def start() -> list[Result]:
-    """Return what a child takes until it has loaded a plugin."""
+    """Measure a child process until it has loaded a plugin, and return its time as a ratio to that of a bare one."""
 
     def ours(times: int) -> float:
         return asyncio.run(child_ready(times))

@@ -41,7 +41,7 @@ class _Provider(_Echo):
 
 
 def view() -> list[Result]:
-    """Return what a service method costs that a plugin calls through its view."""
+    """Measure a service method that a plugin calls through its view, and return its cost."""
     return asyncio.run(_view())
 
 
@@ -68,7 +68,7 @@ async def _view() -> list[Result]:
 
 
 def dispatch() -> list[Result]:
-    """Return what a hook call costs, with implementations and without."""
+    """Measure a hook call with implementations and without, and return its costs."""
     return asyncio.run(_dispatch())
 
 

@@ -165,7 +165,7 @@ class Load:
         self.expect("runs", await self.output(answer["promptId"]), word.upper())
 
     async def output(self, run_id: str) -> object:
-        """Return what a run gave once it has ended, or the run."""
+        """Return the output text of a run once it has ended, or the whole run where it has no such output."""
         for _ in range(int(_PATIENCE / 0.02)):
             _, run, _ = await self.server.ask("GET", f"/api/runs/{run_id}")
             if run.get("status") not in ("queued", "running"):

@@ -24,8 +24,8 @@ MESSAGE = ChatMessage(role="user", content="It was a dark and stormy night at th
 
 
 def history() -> list[Result]:
-    """Return what it takes to add a message to a conversation of 10,000, and to read the last 50 of one of its
-    branches; beside it, the same in one of 100. Adding is stored in SQLite (WAL, NORMAL)."""
+    """Measure adding a message to a conversation of 10,000, and reading the last 50 of one of its branches; beside it,
+    the same in one of 100. Adding is stored in SQLite (WAL, NORMAL)."""
     return asyncio.run(_history())
 
 
@@ -58,7 +58,7 @@ async def _compared(name: str, work: Callable[[str], Awaitable[object]], limit: 
 
 
 def knowledge() -> list[Result]:
-    """Return what a search costs among 10,000 entries, by questions of five words; beside it, among 100."""
+    """Measure a search among 10,000 entries, by questions of five words; beside it, among 100."""
     return asyncio.run(_knowledge())
 
 

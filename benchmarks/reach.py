@@ -85,7 +85,7 @@ async def _outwards(place: Path) -> Result:
 
 
 def mcp() -> list[Result]:
-    """Return what calls over MCP take in both directions."""
+    """Measure calls over MCP in both directions, and return their times."""
     results = []
     for measure in (_inwards, _outwards):
         with tempfile.TemporaryDirectory(prefix="tavern-reach-") as place:

@@ -114,7 +114,7 @@ def _interpreter(folder: Path) -> str:
 
 
 async def _launch(service: ScriptExecution, root: Path, python: str) -> SandboxLaunch:
-    """Return what the service starts for a script of nothing."""
+    """Return the launch that the service would start for a script that does nothing."""
     from tavern_scripts.policy.languages import Interpreters
     from tavern_scripts.policy.review import Granted, Reads
     from tavern_scripts.workers.launches import Places, Program, RunExtras, launch_of

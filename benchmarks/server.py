@@ -57,12 +57,12 @@ def _call(tool: str, arguments: dict[str, Any]) -> Request:
 
 
 def lists() -> list[Result]:
-    """Return what one answer of each list takes, of 32 that are asked for at once by another process."""
+    """Measure one answer of each list, of 32 that another process asks for at once."""
     return asyncio.run(_all_compared([(f"GET {path}", Request("GET", path), 0.5) for path in _LISTS]))
 
 
 def calls() -> list[Result]:
-    """Return what a call of a tool takes that does nothing."""
+    """Measure the call of a tool that does nothing, of a service and of a node."""
     service, node = _call(SERVICE_TOOL, ARGUMENTS), _call(NODE_TOOL, {"text": "ale"})
     rows = [("a service tool that does nothing", service, 0.3), ("a node tool that does nothing", node, 0.1)]
     return asyncio.run(_all_compared(rows))

@@ -39,7 +39,7 @@ class Served:
         return private_memory(self.process.pid)
 
     def descriptors(self) -> list[str]:
-        """Return what its descriptors are."""
+        """Return the targets of the server's open file descriptors, as Linux names them."""
         return [str(link.readlink()) for link in Path(f"/proc/{self.process.pid}/fd").iterdir()]
 
     def threads(self) -> int:

@@ -42,7 +42,7 @@ async def _journals(url: str, folder: Path) -> Result:
 
 
 def postgres() -> list[Result]:
-    """Return what a run costs whose journal is in PostgreSQL; nothing where there is no server to start."""
+    """Measure a run whose journal is in PostgreSQL; the list is empty where there is no server to start."""
     if programs() is None:
         print("PostgreSQL is not installed, so its journal is not measured", file=sys.stderr)
         return []

@@ -79,7 +79,7 @@ async def _held(server: Served) -> Counter[str]:
 
 
 async def _left(server: Served, before: Counter[str]) -> list[str]:
-    """Return what the server holds more than before, once what ends by itself has had time to."""
+    """Return the kinds of things of which the server holds more than before, with counts, after time to clean up."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _QUIET
     while True:
@@ -90,7 +90,7 @@ async def _left(server: Served, before: Counter[str]) -> list[str]:
 
 
 def mixed() -> list[Result]:
-    """Return what became of a server under mixed load."""
+    """Run a server under mixed load, and return its errors, the growth of its memory and the things that were left."""
     with tempfile.TemporaryDirectory() as place:
         soaked = asyncio.run(soak(SECONDS, SEED, Path(place)))
     for sentence in (*soaked.errors, *soaked.left):

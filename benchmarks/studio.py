@@ -252,7 +252,7 @@ def streams() -> list[Result]:
 
 
 def memory() -> list[Result]:
-    """Return what the heap grows to."""
+    """Measure the heap of the page, and return its growth."""
     return asyncio.run(_memory())
 
 

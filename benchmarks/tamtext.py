@@ -74,13 +74,13 @@ def _call(n: int) -> tuple[str, dict[str, str]]:
 
 
 def parsed(text: str) -> list[ParseEvent]:
-    """Return what a parser that knows the tools finds in a whole text."""
+    """Return the events that a parser that knows the tools finds in a whole text."""
     parser = TamParser(OPTIONS)
     return parser.feed(text) + parser.finish()
 
 
 def against_json() -> list[Result]:
-    """Return what reading the calls from TAM takes, against reading them from JSON."""
+    """Measure reading the calls from TAM, and return its time as a ratio to that of reading them from JSON."""
     return asyncio.run(_against_json())
 
 
@@ -152,7 +152,7 @@ class Nothing:
 
 
 def feeding() -> list[Result]:
-    """Return what a feed of a few characters costs, beyond calling a parser that does nothing."""
+    """Measure a feed of a few characters, beyond the call of a parser that does nothing."""
     given = conversation()
     return [
         _feeding(f"a feed of {PIECE} characters of the same text", given.tam, limit=10),

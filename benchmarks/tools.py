@@ -12,7 +12,7 @@ from benchmarks.toolsubject import floor, subject
 
 
 def call() -> list[Result]:
-    """Return what a validated, authorised and audited call of a read-only tool costs."""
+    """Measure a validated, authorised and audited call of a read-only tool, and return its cost."""
     return asyncio.run(_call())
 
 

@@ -53,7 +53,7 @@ PEERS = {"langchain-core": ("langchain_core", _langchain, 0.3), "mcp": ("mcp", _
 
 
 def call() -> list[Result]:
-    """Return what a call costs, to what it costs there."""
+    """Measure a call here and in the peer, and return the ratios of their costs."""
     return asyncio.run(_call())
 
 

@@ -40,7 +40,7 @@ _NODE = {"type": "core:TextMerge", "inputValues": {"text_inputs": ["a"]}}
 
 
 async def _run() -> list[Result]:
-    """Return what a run of one node costs the server, over HTTP, in CPU time of all its threads."""
+    """Measure a run of one node over HTTP: the CPU time of all threads of the server."""
     kinds: dict[str, Callable[[int], dict[str, Any]]] = {
         "a stored workflow": lambda number: {"workflowId": WORKFLOW},
         "one that is sent, with a new value": lambda number: {
@@ -100,7 +100,7 @@ async def _parse(text: str, tools: int, times: int = 1) -> tuple[float, float]:
 
 
 async def _hostile() -> list[Result]:
-    """Return what the worst text known costs a character, and for how long it keeps the loop."""
+    """Measure the worst text known: its CPU time per character, and the longest time that it holds the loop."""
     text = "<|[REQUEST_TOOL]|>" + "「始」" * (SIZES.characters // 3)
     found = [(await _parse(text, 0), await _parse(text[: len(text) // 10], 0)) for _ in range(min(3, harness.ROUNDS))]
     spent = [(whole[0] / len(text), tenth[0] / (len(text) // 10)) for whole, tenth in found]
@@ -114,7 +114,7 @@ async def _hostile() -> list[Result]:
 
 
 async def _tools() -> list[Result]:
-    """Return what a look for calls costs where there are many tools, against where there is none of one's own."""
+    """Measure the search of a text for calls with many tool files, as a ratio to that without any."""
     text = "She said nothing. " * 50
     times, pairs = SIZES.parses, []
     for _ in range(min(3, harness.ROUNDS)):

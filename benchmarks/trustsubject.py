@@ -39,7 +39,7 @@ class Server:
     session: aiohttp.ClientSession
 
     def cpu_seconds(self) -> float:
-        """Return what all threads of the server have used so far; Linux only."""
+        """Return the CPU time of all threads of the server so far, in seconds; Linux only."""
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 

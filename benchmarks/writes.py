@@ -182,7 +182,7 @@ async def _in_audit(place: Path, ledger: Ledger) -> list[str]:
 
 
 def writes() -> list[Result]:
-    """Return what became of the writes of many killed servers."""
+    """Kill a server often while it writes, and return the count of acknowledged writes that were lost."""
     with tempfile.TemporaryDirectory() as folder:
         ledger = asyncio.run(kill_often(KILLS, SEED, Path(folder)))
     for sentence in ledger.lost:
