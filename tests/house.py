@@ -210,7 +210,7 @@ def upward_imports(graph: dict[str, set[str]]) -> Iterator[str]:
 
 
 def kernel_graph() -> dict[str, set[str]]:
-    """Return what each module of the kernel imports of the kernel."""
+    """Return the imports of each module of the kernel from the kernel."""
     known = modules(KERNEL)
     return {name: imports(file, known) - {name} for name, file in known.items()}
 
@@ -299,7 +299,7 @@ def lane_faults() -> Iterator[str]:
 
 
 def faults() -> dict[str, list[str]]:
-    """Return what does not hold, by limit."""
+    """Return the faults of the code, by limit."""
     return {
         **too_large(),
         "files": [*long_files()],

@@ -58,7 +58,7 @@ def page(path: str) -> Page:
 
 
 def code_in(text: str) -> set[str]:
-    """Return what stands between single back quotes."""
+    """Return the texts between single back quotes."""
     return set(re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text))
 
 
@@ -149,7 +149,7 @@ def _compiled(source: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def _names_of_examples() -> dict[str, Any]:
-    """Return what the examples use: everything that authors import, and a few names of a plugin's own."""
+    """Return the names of the examples: everything that authors import, and a few names of a plugin's own."""
     names: dict[str, Any] = {name: getattr(tavern_host, name) for name in tavern_host.__all__}
     own = types.SimpleNamespace(nodes=importlib.import_module("tavern_nodes.nodes.text"))
     ping = ToolImplementation(kind="service", service="plugins", method="list_plugins")

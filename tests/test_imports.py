@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 @cache
 def found_in(file: Path, package: str = "") -> Found:
-    """Return what a file imports, in functions too, and its texts. Modules are not those under `if TYPE_CHECKING`.
+    """Return the imports of a file, in functions too, and its texts. Modules are not those under `if TYPE_CHECKING`.
 
     `from a import b` counts as `a.b` where that is a module; the literal names given to `import_module`
     and `__import__` count as well.

@@ -104,7 +104,7 @@ class AgentBench:
         return reached
 
     def marks(self) -> list[str]:
-        """Return what `told:Mark` has written since it was asked last."""
+        """Return the words that `told:Mark` has written since the last call."""
         path = self.project.root / "marks"
         found = path.read_text().split() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -147,6 +147,6 @@ async def agent_bench(
 
 
 async def scenes_behind(bench: AgentBench) -> Any:
-    """Return what is behind the service of scenes."""
+    """Return the provider of the service of scenes."""
     await bench.host.services.get(SCENE_MANAGER).list_runs()  # makes it
     return bench.host._manager.active["tavern-worlds"].providers[0].instance

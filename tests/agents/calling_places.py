@@ -107,5 +107,5 @@ def mark(**more: float) -> Call:
 
 
 def texts(*calls: Call) -> list[str]:
-    """Return what calls of `mark` write."""
+    """Return the texts that calls of `mark` write."""
     return [arguments["text"] for _, arguments in calls]

@@ -72,7 +72,7 @@ async def work(folder: Path) -> None:
 
 
 def at_every_place() -> dict[str, list[Call]]:
-    """Return what the agent of each place calls: the second call takes long."""
+    """Return the calls of the agent of each place: the second call takes long."""
     return {place: [("mark", {"text": place}), ("mark", {"text": f"{place}2", "seconds": 600.0})] for place in PLACES}
 
 

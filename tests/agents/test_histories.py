@@ -41,7 +41,7 @@ DATABASES: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def settings_of(request: pytest.FixtureRequest) -> Callable[[Path], dict[str, Any]]:
-    """Return what gives the settings for a folder: `real/test_histories_on_postgres` has the same tests."""
+    """Return the maker of settings for a folder: `real/test_histories_on_postgres` has the same tests."""
     return DATABASES["postgres" if request.module.__name__.endswith("_on_postgres") else "sqlite"]
 
 

@@ -87,19 +87,19 @@ async def tell(scenes: SceneManager, run: SceneRun, text: str = "", **more: Any)
 
 
 async def heard(bench: AgentBench, run: SceneRun) -> list[str]:
-    """Return what was said in a scene."""
+    """Return the messages of a scene, each after its speaker's name."""
     kept = await bench.histories.load(run.id)
     return [f"{one.message.name}: {one.message.content}" for one in kept]
 
 
 def talk(**answers: Any) -> Callable[[LlmRequest], LlmResponse]:
-    """Return what a model says: for each agent, by its name, one answer after the other, then nothing."""
+    """Return the function that answers for a model: for each agent, by its name, one answer after the other."""
     rest = {name: iter(given) for name, given in answers.items()}
     return lambda request: next(rest[request.messages[0].content[8:11]], said("[silent]"))
 
 
 def given(request: LlmRequest) -> list[str]:
-    """Return what an agent was given by others, without what the host adds."""
+    """Return the texts of others in an agent's request, without what the host adds."""
     said_to = [message.content for message in request.messages if message.role == "user"]
     return [text for text in said_to if not text.startswith("<OBSERVATION>")]
 

@@ -107,7 +107,7 @@ class PatchBench:
         return (await self.manager.save_draft(workflow, parsed, call=operator_call())).revision
 
     async def patch(self, document: dict[str, Any], *operations: Any) -> PatchResult:
-        """Return what a patch would do to a document."""
+        """Return the result of a patch to a document."""
         return await self.assistant.propose_patch(list(operations), document=document)
 
     async def ask(self, path: str, **body: Any) -> tuple[int, Any]:

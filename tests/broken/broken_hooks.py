@@ -135,7 +135,7 @@ def sees(name: str, body: str, reason: str, use: Use, *, hook: str = "tavern_bef
 
 
 def refuses_one_run(name: str) -> Use:
-    """Return what runs a workflow that the plugin fails on: refused in its name, and no other is."""
+    """Return the use in which the plugin fails a workflow's run: it is refused in its name, and no other is."""
 
     async def use(host: Host) -> None:
         with pytest.raises(Vetoed, match=name):

@@ -98,7 +98,7 @@ CORPUS.add(
 
 
 def unreviewed(name: str, reason: str) -> Says:
-    """Return what is said of a plugin that waits for the operator."""
+    """Return the report of a plugin that waits for the operator."""
     return Says(name, NEEDS_REVIEW, reason, f"`tavern plugins grant {name}`", at="link")
 
 

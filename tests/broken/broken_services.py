@@ -42,7 +42,7 @@ for name, made, reason in (
 
 
 def fails(name: str, key: ServiceKey[Any], ask: Callable[[Any], Awaitable[Any]], words: str) -> Use:
-    """Return what makes a call of a service fail with an error that names the plugin and says this."""
+    """Return the use in which a call of a service fails with an error that names the plugin and has these words."""
 
     async def use(host: Host) -> None:
         with pytest.raises(TavernError) as caught:

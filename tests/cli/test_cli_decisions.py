@@ -101,7 +101,7 @@ DECISIONS = {
 
 
 def operators_files(folders: Path) -> dict[str, bytes]:
-    """Return what the operator has decided, by file."""
+    """Return the files of the operator's decisions, by path."""
     names = ("grants.json", "plugins.json", "settings.json")
     return {str(f): f.read_bytes() for f in sorted(folders.rglob("*.json")) if f.name in names}
 

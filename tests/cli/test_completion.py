@@ -25,12 +25,12 @@ AGENT = {
 
 
 def asked(line: str) -> dict[str, str]:
-    """Return what bash puts into the environment at the end of a line."""
+    """Return the variables that bash sets in the environment at the end of a line."""
     return {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_TAVERN_COMPLETE": "bash_complete"}
 
 
 def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what bash is offered at the end of a line, in the current folder."""
+    """Return the words that bash is offered at the end of a line, in the current folder."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8")
     with monkeypatch.context() as patch, contextlib.redirect_stdout(out):
         for variable, value in asked(line).items():

@@ -40,7 +40,7 @@ Tavern = Callable[..., Ran]
 
 @pytest.fixture
 def inn(tmp_path: Path) -> Tavern:
-    """Return what runs `tavern` in a project with a workflow `needy` that fails until `tmp_path/it` is there."""
+    """Return the function that runs `tavern` in a project whose workflow `needy` fails until `tmp_path/it` exists."""
     files = {"__init__.py": "", "nodes/__init__.py": NODES}
     plugin = write_plugin(tmp_path / "acme_need", files, nodes={"entry": "nodes"})
     assert tavern("init", "--empty", tmp_path / "inn").code == 0

@@ -14,7 +14,7 @@ COMMANDS = {"permissions": {"hooks": ["hook:server:commands:register"]}}
 
 
 def cannot(project: Path, file: Path, *words: str | Path, node: str) -> str:
-    """Return what a command that cannot be says, where a workflow has a node of this type."""
+    """Return the output of a command that fails, where a workflow has a node of this type."""
     file.write_text(json.dumps({"nodes": [{"id": "a", "type": node}], "edges": []}))
     ran = tavern("--project", project, *words)
     assert ran.code != 0

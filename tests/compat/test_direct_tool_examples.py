@@ -80,7 +80,7 @@ def sentences(spec_dir: Path) -> list[str]:
 
 
 async def told(bench: Bench, text: str) -> tuple[str, str, ToolResult]:
-    """Return what is told of the one call in a text, plain and framed."""
+    """Return the feedback on the one call in a text, plain and framed, and its result."""
     done = await bench.tools.call_text(text)
     [feedback] = await bench.tools.feedback(done.parsed.calls, done.results)
     return feedback.text, feedback.framed, done.results[0]

@@ -133,7 +133,7 @@ _FACETS = ("dataFlowType", "isStream", "multi", "required", "matchCategories", "
 
 
 def _bare(slots: Mapping[str, SlotDefinition]) -> Item:
-    """Return what of slots something follows from."""
+    """Return the facets of slots from which something follows."""
     return {
         key: {facet: value for facet, value in slot.to_json().items() if facet in _FACETS and value}
         | ({} if slot.default is None else {"default": slot.default})

@@ -188,7 +188,7 @@ def fields(model: type[BaseModel], before: str = "") -> Iterator[Field]:
 
 
 def _kind(hint: Any) -> tuple[str, type[BaseModel] | None, str]:
-    """Return what a value is in words, the model in it if any, and what its path goes on with."""
+    """Return the kind of a value in words, the model in it if any, and the next part of its path."""
     if hint in _NAMED:
         return _NAMED[hint], None, ""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)

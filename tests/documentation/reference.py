@@ -36,7 +36,7 @@ def write_table(columns: Sequence[str], rows: Rows) -> str:
 
 
 def _table(columns: Sequence[str], rows: Callable[[], Rows], by_hand: Sequence[str] = ()) -> Render:
-    """Return what writes a table whose columns `by_hand` people write; the first column names a row."""
+    """Return the writer of a table whose columns `by_hand` people write; the first column names a row."""
 
     def render(before: str) -> str:
         old = {row.get(columns[0], ""): row for row in table(before)}
@@ -95,7 +95,7 @@ def _hook(name: str) -> Render:
 
 
 def _permissions(rows: Callable[[PermissionInfo], list[str] | None], columns: Sequence[str]) -> Render:
-    """Return what writes a table of permissions; `rows` returns the cells before level and meaning."""
+    """Return the writer of a table of permissions; `rows` returns the cells before level and meaning."""
 
     def found() -> Iterator[list[str]]:
         for permission in facts.all_permissions().values():
@@ -327,7 +327,7 @@ def _models() -> Render:
 
 @cache
 def references() -> dict[str, dict[str, Render]]:
-    """Return what writes each reference part, by page and name."""
+    """Return the writer of each reference part, by page and name."""
     own = "permission"
     return {
         "docs/hooks.md": {name: _hook(name) for name in facts.hooks()},

@@ -30,7 +30,7 @@ def declarations() -> str:
 
 @cache
 def places() -> Mapping[str, tuple[str, ...]]:
-    """Return what the page gives to each outlet and part, as Vue writes it: props, and events with `@`."""
+    """Return the attributes of each outlet and part, as Vue writes them: props, and events with `@`."""
     found: dict[str, dict[str, None]] = {name: {} for name in (*ui.OUTLETS, *ui.COMPONENTS)}
     seen: set[str] = set()
     for source in sorted(SOURCES.rglob("*.vue")):

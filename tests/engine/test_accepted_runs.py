@@ -80,7 +80,7 @@ def losing(tmp_path: Path, *, serving: bool) -> Host:
 
 
 async def carried_out(tmp_path: Path, file: Path) -> list[str]:
-    """Return what nodes noted, after a host that serves had the time to take up what is in the store."""
+    """Return the notes of nodes, after a host that serves had the time to take up what is in the store."""
     async with losing(tmp_path, serving=True):
         await let_pass(60)
     return notes(file)

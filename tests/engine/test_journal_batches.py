@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def row(outputs: dict[str, Any] | None, node_id: str = "n", **more: Any) -> Row:
-    """Return what became of a node, as a `NodeRow` has it."""
+    """Return the fields of a node's row, as `NodeRow` has them."""
     usual = {"signature": SIGNATURE, "status": "complete", "started": 0.25, "finished": 0.5}
     return {"node_id": node_id, "outputs": outputs, **usual, **more}
 

@@ -18,7 +18,7 @@ async def listed(host: Host) -> list[str]:
 
 
 async def told_until(host: Host, events: Any, plugin: str) -> list[dict[str, Any]]:
-    """Return what is told of node types up to what is told of them when a plugin is disabled and enabled."""
+    """Return the messages about node types up to those about a plugin that is disabled and enabled."""
     marker = host.events.last_seq
     await host.disable(plugin)
     await host.enable(plugin)

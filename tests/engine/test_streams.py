@@ -38,13 +38,13 @@ def streams(**types: str) -> dict[str, Any]:
 
 
 async def said(bench: Bench, run: Run) -> list[tuple[Any, ...]]:
-    """Return what nodes said of themselves: node, what, and of an item, which."""
+    """Return the events of nodes about themselves: node, what, and of an item, which."""
     fields = [event.payload for event in await bench.events(run, "ACME_STREAM")]
     return [(f["node"], f["what"], *((f["item"],) if "item" in f else ())) for f in fields]
 
 
 async def told(bench: Bench, run: Run, type: str, **about: Any) -> list[Any]:
-    """Return what messages of a type brought, of those with these fields."""
+    """Return the contents of messages of a type, of those with these fields."""
     payloads = [event.payload for event in await bench.events(run, type)]
     return [p["yieldedContent"] for p in payloads if about.items() <= p.items()]
 

@@ -48,7 +48,7 @@ class Lanes:
             clock.use(self.policy.held or clock.Clock())
 
     def leave(self) -> list[str]:
-        """Return what the test did that it may not."""
+        """Return the forbidden acts of the test."""
         self._is_guarded = False
         return self._did
 

@@ -36,7 +36,7 @@ class Desk:
         return await self.tools.call(ToolCallRequest(tool_id=tool_id, arguments=arguments), scope=scope, call=call)
 
     def problems(self) -> list[str]:
-        """Return what was reported against the plugin."""
+        """Return the problems reported against the plugin."""
         return [problem.message for problem in self.host.plugin("tavern-mcp").problems]
 
 

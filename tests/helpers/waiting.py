@@ -22,7 +22,7 @@ _OF_THREADS = 20.0
 
 
 async def until(holds: Callable[[], Any], what: str = "what is waited for") -> Any:
-    """Return what a condition gives, a coroutine function or another one, once that is true of it.
+    """Return the result of a condition, a coroutine function or another one, once it is true.
 
     Fails after `SECONDS` of the loop's time, which is held in fast tests.
     """

@@ -76,20 +76,20 @@ def host_with(project: Path, *folders: Path, **options: Any) -> Host:
 
 
 def problems_of(host: Host, name: str = "acme") -> list[str]:
-    """Return what a person reads about what is wrong with a plugin."""
+    """Return the problems of a plugin as a person reads them."""
     return [str(problem) for problem in host.plugin(name).problems]
 
 
 def messages_of(host: Host, name: str = "acme") -> list[str]:
-    """Return what is wrong with a plugin, without the places and what to do about it."""
+    """Return the problems of a plugin, without their places and hints."""
     return [problem.message for problem in host.plugin(name).problems]
 
 
 def said_of(host: Host, name: str = "acme") -> list[str]:
-    """Return what is wrong with a plugin and what to do about it, without the places."""
+    """Return the problems of a plugin with their hints, without the places."""
     return [without_place(problem) for problem in host.plugin(name).problems]
 
 
 def without_place(problem: Problem) -> str:
-    """Return what a person reads about a problem after its place: what it is and what to do about it."""
+    """Return a problem as a person reads it after its place: what it is and what to do about it."""
     return str(problem.model_copy(update={"file": None, "line": None, "column": None}))

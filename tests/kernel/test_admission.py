@@ -64,7 +64,7 @@ async def refused(folder: Path, tmp_path: Path) -> list[Problem]:
 
 
 def texts(problems: list[Problem]) -> list[str]:
-    """Return what is told after the places."""
+    """Return the texts of problems without their places."""
     return [without_place(problem) for problem in problems]
 
 
@@ -76,7 +76,7 @@ def declaring(tmp_path: Path, hook: str, *answers: str, code: str = "", **manife
 
 
 def declares(hook: str, answers: list[str], code: str = "async def answer(*given): ...\n") -> Callable[[Path], Path]:
-    """Return what writes such a plugin into a folder."""
+    """Return the function that writes such a plugin into a folder."""
     return lambda folder: declaring(folder, hook, *answers, code=code)
 
 

@@ -20,7 +20,7 @@ from tavern_host.contracts.settings import MASK
 
 
 def kept(details: Any) -> Any:
-    """Return what of some details is in an entry."""
+    """Return the part of some details that an entry has."""
     return json.loads(encoded({"action": "was"}, details))["details"]
 
 

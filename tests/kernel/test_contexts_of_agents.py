@@ -13,7 +13,7 @@ PLUGIN = Principal(kind="plugin", id="acme")
 
 @pytest.fixture
 def call() -> CallContext:
-    """Return what the plugin was given by an agent."""
+    """Return the call of an agent as the plugin receives it."""
     return given(CallContext(principal=Principal(kind="agent", id="keeper"), agent_run_id="agent_1"))
 
 

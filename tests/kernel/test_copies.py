@@ -115,11 +115,11 @@ class Shelf(ServiceInterface, name="shelf"):
 
     @reads
     async def kept(self) -> JsonValue:
-        """Return what is kept."""
+        """Return the stored value."""
 
     @reads
     async def made(self) -> JsonValue:
-        """Return what was made for the caller."""
+        """Return the value made for the caller."""
 
 
 class Keeps(Shelf):

@@ -33,7 +33,7 @@ def read(folder: Path, text: str | bytes) -> Manifest:
 
 
 def problems(folder: Path, text: str | bytes) -> list[Problem]:
-    """Return what is wrong with a manifest."""
+    """Return the problems of a manifest."""
     with pytest.raises(InvalidFile) as caught:
         read(folder, text)
     return caught.value.problems
@@ -225,7 +225,7 @@ async def test_a_missing_folder_costs_only_its_contents(tmp_path: Path) -> None:
 
 
 def unnamed(tmp_path: Path, folder: Path) -> list[str]:
-    """Return what is said of folders that no entry names."""
+    """Return the problems about folders that no entry names."""
     return [said for said in problems_of(linked(tmp_path, folder)) if "that no entry names" in said]
 
 

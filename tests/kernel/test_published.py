@@ -108,7 +108,7 @@ def publisher(
 
 
 def changed(kind: str, **values: Any) -> dict[str, Any]:
-    """Return what is published with values of the first item of a kind replaced."""
+    """Return the published declarations with values of the first item of a kind replaced."""
     return {**PUBLISHES, kind: [{**PUBLISHES[kind][0], **values}]}
 
 

@@ -95,7 +95,7 @@ async def get(host: Host, path: str) -> Any:
 
 
 def problems(host: Host, name: str = "acme") -> list[str]:
-    """Return what a person reads about what is wrong with a plugin."""
+    """Return the problems of a plugin as a person reads them."""
     return [str(problem) for problem in host.plugin(name).problems]
 
 

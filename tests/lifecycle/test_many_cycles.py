@@ -256,7 +256,7 @@ class Tavern:
         (write_acme if name == "acme" else write_guest)(self._folders[name], self.versions[name])
 
     def result(self) -> str:
-        """Return what a run that begins now gives."""
+        """Return the text that a run gives that begins now."""
         acme, guest = self.versions["acme"], self.versions["guest"]
         by_acme, by_guest = f"by acme {acme} (True, True) (counted by {acme})", f"by guest {guest}"
         return f"made, {by_acme}, {by_guest} (counted by {acme}), {by_acme}"
@@ -364,7 +364,7 @@ async def test_cycles_under_running_workflows_leave_nothing(tavern: Tavern) -> N
 
 
 def of_run(run: Run, text: str) -> str | None:
-    """Return what is wrong with a run that was to give a text, or None."""
+    """Return the problem of a run that was to give a text, or None."""
     if run.status is not RunStatus.COMPLETE:
         return f"{run.status}: {run.error.message if run.error else ''}"
     return None if run.outputs == {"text": text} else f"{run.outputs['text']} instead of {text}"

@@ -24,7 +24,7 @@ Write = Callable[[str], Path]
 
 @pytest.fixture(params=["folder", "installed"])
 def write_acme(request: pytest.FixtureRequest, project: Path, site: Path) -> Write:
-    """Return what writes the plugin; its node says a word. The version stays the same."""
+    """Return the function that writes the plugin; its node says a word. The version stays the same."""
 
     def write(word: str) -> Path:
         files = nodes(SAYS.replace("WORD", word))
@@ -36,7 +36,7 @@ def write_acme(request: pytest.FixtureRequest, project: Path, site: Path) -> Wri
 
 
 async def code_of(project: Path) -> str:
-    """Return what names the plugin's code in a new host."""
+    """Return the name of the plugin's code in a new host."""
     async with Host(project, trust=["acme"]) as host:
         return host._manager.active["acme"].in_flight.code
 

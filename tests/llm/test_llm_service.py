@@ -200,7 +200,7 @@ def tavern_register_llm_adapters():
 
 
 async def answers(host: Host, text: str, model: str = "m") -> list[str]:
-    """Return what `complete` and `stream` give, or the message of their refusal."""
+    """Return the texts of `complete` and `stream`, or the message of their refusal."""
     llm = host.services.get(LLM)
     found = []
     try:

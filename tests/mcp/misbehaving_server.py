@@ -156,7 +156,7 @@ async def call_tool(ctx: Asked, params: types.CallToolRequestParams) -> Any:
 
 
 def fetch(address: str) -> str:
-    """Return what is at an address, over the proxy that the environment names."""
+    """Return the text at an address, over the proxy that the environment names."""
     with urlopen(address, timeout=20) as answer:
         return str(answer.read().decode())
 
@@ -188,7 +188,7 @@ async def get_prompt(ctx: Asked, params: types.GetPromptRequestParams) -> types.
 
 
 async def answered(ctx: Asked, params: types.CallToolRequestParams, request: Any, result: Any) -> Any:
-    """Return what the client says, or what asks for it: since 2026 a server asks by its result."""
+    """Return the client's answer, or the result that asks for it: since 2026 a server asks by its result."""
     if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return await ctx.session.send_request(request, result)
     if params.input_responses:

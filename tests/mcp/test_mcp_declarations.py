@@ -41,7 +41,7 @@ def test_every_part_of_a_tool_that_is_approved_is_compared() -> None:
 
 
 def offered(declared: Declared, *tools: dict[str, Any]) -> tuple[dict[str, ToolDefinition], list[str]]:
-    """Return what becomes of tools of a server, and what is said of others."""
+    """Return the definitions of a server's tools, and the problems of others."""
     known = {str(tool["name"]): tool for tool in tools}
     found = [*definitions_of(declared, Approved(tools=known, seen=known))]
     taken = {one.id: one for one in found if isinstance(one, ToolDefinition)}

@@ -46,7 +46,7 @@ ONLY_WORLD = {
 
 
 async def called_up(nodes: Nodes, book: Any, history: Any = HISTORY) -> list[str]:
-    """Return what a world book puts before the conversation, by line."""
+    """Return the texts of a world book before the conversation, by line."""
     messages = await build(nodes, presetData=ONLY_WORLD, worldBookData=book, historyMessages=history)
     return [line for message in messages if message["role"] == "system" for line in message["content"].split("\n")]
 

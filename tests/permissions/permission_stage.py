@@ -222,7 +222,7 @@ class Stage:
         return "\n".join(str(problem) for problem in self.info.problems)
 
     async def told(self) -> dict[str, Any]:
-        """Return what pages are told of the plugin, by the real server. Raises `NotFound`."""
+        """Return the plugin as pages receive it from the real server. Raises `NotFound`."""
         async with served(self.host) as site:
             plugins = await (await site.get("/api/plugins")).json()
         found: dict[str, Any] | None = next((plugin for plugin in plugins if plugin["name"] == NAME), None)

@@ -53,7 +53,7 @@ def acme(project: Path, web: str = WEB % "as reviewed") -> Path:
 
 
 def state(project: Path) -> PluginState:
-    """Return what a host that starts now would do with the plugin."""
+    """Return the state of the plugin in a host that starts now."""
     host = Host(project)
     host.link()
     return host.plugin("acme").state

@@ -57,7 +57,7 @@ def there_from_the_start(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 def third_party(loaded: set[str]) -> set[str]:
-    """Return what is neither ours, nor the standard library's, nor pydantic's."""
+    """Return the modules that are neither ours, nor the standard library's, nor pydantic's."""
     names = tops(loaded) - OF_PYDANTIC - sys.stdlib_module_names - {"tavern_host"}
     return {name for name in names if "_sysconfigdata" not in name}
 

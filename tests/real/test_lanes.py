@@ -23,7 +23,7 @@ EVERY_THIRD_TIME = """
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs pytest on a file of one lane, with the plugins of these tests."""
+    """Return the function that runs pytest on a file of one lane, with the plugins of these tests."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     pytester.makeconftest(PLUGINS)
     return Run(pytester)

@@ -59,7 +59,7 @@ def why_not() -> str | None:
 
 
 def as_ordinary_user(command: Sequence[str], *, user: int, spare: Path, cwd: Path) -> list[str]:
-    """Return what runs a command in a folder as another user; `spare` is an empty folder, for mounts."""
+    """Return the command that runs another in a folder as another user; `spare` is an empty folder, for mounts."""
     needed = dict.fromkeys(Path(each).resolve() for each in (sys.base_prefix, sys.prefix, ROOT))
     closed = [{"path": str(path), "closed": str(at)} for path in needed if (at := _closed_at(path)) is not None]
     opening = [sys.executable, "-I", "-c", _OPENED, json.dumps(closed), str(spare), str(cwd), str(user)]

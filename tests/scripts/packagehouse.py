@@ -172,7 +172,7 @@ class Workshop:
         (self.folder / name).write_text(text)
 
     async def find(self, language: Any = "python", code: str | None = None) -> tuple[Manifest, Interpreter]:
-        """Return what the script depends on, and what runs it."""
+        """Return the manifest of the script's dependencies, and its interpreter."""
         manifest = Manifests(build_scripts=self.build_scripts).find(language, self.folder, code, "script.py")
         assert manifest is not None
         return manifest, await self._interpreters.find(language)
@@ -212,5 +212,5 @@ class Workshop:
         return status, out.decode(), errors.decode()
 
     def left(self) -> list[str]:
-        """Return what lies in the folder of environments besides environments and their locks."""
+        """Return the names in the folder of environments besides environments and their locks."""
         return [entry.name for entry in self.kept.iterdir() if entry.name.startswith(".")] if self.kept.exists() else []

@@ -44,7 +44,7 @@ class Proxied:
             writer.close()
 
     async def last(self) -> Connection:
-        """Return what was recorded last, as soon as something was."""
+        """Return the last connection recorded, as soon as there is one."""
         await until(lambda: self.connections, "something was recorded")
         return self.connections[-1]
 

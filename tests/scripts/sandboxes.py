@@ -125,12 +125,12 @@ def staged(target: str, source: object, **others: Any) -> SandboxMount:
 
 
 def read(target: str, source: object) -> SandboxMount:
-    """Return what is to be read."""
+    """Return the mount of a path for reading."""
     return SandboxMount(target=target, source=str(source))
 
 
 async def given(*chunks: bytes) -> AsyncIterator[bytes]:
-    """Return what goes to stdin."""
+    """Yield the chunks that go to stdin."""
     for chunk in chunks:
         yield chunk
 

@@ -42,7 +42,7 @@ class Scripts:
         return await self.run(code=code, language="python", **request)
 
     async def output(self, **request: Any) -> Any:
-        """Return what a script gave."""
+        """Return the output of a script that must succeed."""
         result = await self.run(**request)
         assert result.error is None, result.error
         return result.output_data

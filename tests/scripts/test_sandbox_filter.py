@@ -41,7 +41,7 @@ NUMBERS = {
 
 
 def answer(machine: str, number: int, *arguments: int, sockets: bool = True, architecture: int | None = None) -> int:
-    """Return what the filter ends with for a call."""
+    """Return the verdict of the filter on a call."""
     data = struct.pack("=IIQ6Q", number, architecture or ARCHITECTURES[machine], 0, *(*arguments, *[0] * 6)[:6])
     steps = list(struct.iter_unpack("=HBBI", build_filter(machine, sockets=sockets)))
     value, at = 0, 0

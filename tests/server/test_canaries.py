@@ -119,7 +119,7 @@ class Inn:
         return answer.status, await answer.text(errors="replace")
 
     async def told(self, method: str, path: str, body: Any = None, tag: str = "") -> Any:
-        """Return what the admin is answered, which must be well."""
+        """Return the admin's answer, which must be well."""
         status, text = await self.ask("admin", method, path, body, tag)
         assert status < 300, (method, path, status, text)
         return json.loads(text)

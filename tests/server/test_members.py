@@ -232,7 +232,7 @@ async def test_a_project_without_members_left_stays_closed(inn: Inn) -> None:
 
 @pytest.fixture
 def said(tmp_path: Path) -> Callable[..., Ran]:
-    """Return what runs a command for a new project, with what is typed."""
+    """Return the function that runs a command for a new project, with what is typed."""
     project = tmp_path / "inn"
     assert tavern("init", "--empty", project).code == 0
     return lambda words, given="": tavern("--project", project, *words.split(), stdin=given)

@@ -102,7 +102,7 @@ def test_programs_get_the_proxies_that_the_host_has(monkeypatch: pytest.MonkeyPa
 
 
 async def get(host: Host, url: str) -> str:
-    """Return what is answered to the session of a plugin."""
+    """Return the answer to the session of a plugin."""
     async with host._manager.active["tavern-llm"].context.http.session().get(url) as answer:
         return await answer.text()
 
@@ -144,7 +144,7 @@ def model(url: str) -> dict[str, Any]:
 
 
 async def ask(project: Path, url: str) -> str:
-    """Return what a model at an address says, or what is said of it."""
+    """Return the answer of a model at an address, or the message of its error."""
     async with Host(project, settings=model(url)) as host:
         request = LlmRequest(model="far", messages=[ChatMessage(role="user", content="Hi")])
         try:

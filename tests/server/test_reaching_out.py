@@ -96,7 +96,7 @@ WAYS: list[Callable[[Host, HttpClient], Awaitable[Any]]] = [
 
 
 async def answers(project: Path) -> dict[str, str]:
-    """Return what is said of the far host, by way."""
+    """Return the answers of the far host or their errors, by way."""
     said = {}
     async with Host(project, settings=SETTINGS) as host, served(host) as site:
         for way in WAYS:

@@ -26,31 +26,31 @@ def _kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def open_audit(request: pytest.FixtureRequest, tmp_path: Path) -> OpenAudit:
-    """Return what opens a store of audit entries, always the same."""
+    """Return the function that opens a store of audit entries, always the same."""
     return lambda: AUDIT_STORES[_kind(request)](tmp_path)
 
 
 @pytest.fixture
 def open_tasks(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTasks:
-    """Return what opens a store of tasks, always the same, as a host."""
+    """Return the function that opens a store of tasks, always the same, as a host."""
     return lambda host: TASK_STORES[_kind(request)](tmp_path, host)
 
 
 @pytest.fixture
 def open_runs(request: pytest.FixtureRequest, tmp_path: Path) -> OpenRuns:
-    """Return what opens a store of runs, always the same."""
+    """Return the function that opens a store of runs, always the same."""
     return lambda: RUN_STORES[_kind(request)](tmp_path)
 
 
 @pytest.fixture
 def open_history(request: pytest.FixtureRequest, tmp_path: Path) -> OpenHistory:
-    """Return what opens a store of histories of workflows, always the same."""
+    """Return the function that opens a store of histories of workflows, always the same."""
     return lambda: WORKFLOW_HISTORIES[_kind(request)](tmp_path)
 
 
 @pytest.fixture
 def put_clock_forward(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return what lets so many seconds pass for the host, whether the test holds its time or not."""
+    """Return the function that lets so many seconds pass for the host, whether the test holds its time or not."""
     used = clock.use(clock.Clock())
     clock.use(used)
     now = used.time_ns

@@ -79,7 +79,7 @@ class Bench:
     async def ask(
         self, method: str, path: str, body: Any = None, *, call: CallContext | None = None, **query: str
     ) -> HttpResponse:
-        """Return what a route answers; a body that is no bytes is sent as JSON."""
+        """Return the answer of a route; a body that is no bytes is sent as JSON."""
         route, parameters, _ = self.host.registrations.find(method, path)
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         called_by = call or self.host.call()
@@ -91,7 +91,7 @@ class Bench:
         return response
 
     async def run(self, name: str, **arguments: Any) -> Said:
-        """Return what a command says."""
+        """Return the outputs of a command."""
         command = self.host.registrations.commands[name]
         known = {p.name.lstrip("-"): [] if p.multiple else p.default for p in command.info.parameters}
         return Said([output async for output in command.call(known | arguments)])

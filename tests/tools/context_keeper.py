@@ -25,6 +25,6 @@ def write_keeper(tmp_path: Path, *, permissions: dict[str, Any] | None = None, *
 
 
 def context_of(host: Host) -> PluginContext:
-    """Return what the plugin was given in a running host."""
+    """Return the context of the plugin in a running host."""
     assert host.plugin(NAME).state == "started", host.plugin(NAME).problems
     return host._manager.active[NAME].context

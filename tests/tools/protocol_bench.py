@@ -100,7 +100,7 @@ def parse(text: str, stages: Sequence[Stage] | None = None) -> list[ParseEvent]:
 
 
 def events_of(pieces: Iterable[str], stages: Sequence[Stage] | None = None) -> list[ParseEvent]:
-    """Return what a pipeline finds, with neighbouring text joined."""
+    """Return the events of a pipeline, with neighbouring text joined."""
     pipeline = Pipeline(first_party() if stages is None else stages)
     joined: list[ParseEvent] = []
     for event in [event for piece in pieces for event in pipeline.feed(piece)] + pipeline.finish():

@@ -110,7 +110,7 @@ class TaskBench:
         await until(lambda: len(self.noted()) >= count, f"{count} calls have written something down")
 
     def noted(self) -> list[list[Any]]:
-        """Return what calls wrote down of themselves: name, what, and the key that they were given."""
+        """Return the notes of calls about themselves: name, what, and the key of the call."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def count(self, what: str) -> Counter[str]:
@@ -118,11 +118,11 @@ class TaskBench:
         return Counter(name for name, note, _ in self.noted() if note == what)
 
     def told(self, task: ToolTask | str) -> list[dict[str, Any]]:
-        """Return what the events until now said about a task."""
+        """Return the payloads of the events until now about a task."""
         return [payload for payload in self.events if payload["taskId"] == _id(task)]
 
     def audited(self, *tasks: ToolTask) -> list[dict[str, Any]]:
-        """Return what the audit log says about decisions on these tasks, or on all."""
+        """Return the audit entries about decisions on these tasks, or on all."""
         self.host.audit.flush()
         entries = [entry.to_json() for entry in tail(self.host.audit.path, 10_000)]
         decisions = [entry for entry in entries if entry["action"].startswith("toolApproval.")]

@@ -84,7 +84,7 @@ def bench(host: Host) -> Bench:
 
 
 def shown(entry: AuditEntry) -> tuple[str, str, str, dict[str, Any]]:
-    """Return what an entry says, without how long a call took."""
+    """Return the parts of an entry, without how long a call took."""
     details = dict(entry.details)
     assert details.pop("ms", 1) > 0  # type: ignore[operator]
     return str(entry.actor), entry.action, entry.subject, details

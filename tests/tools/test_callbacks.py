@@ -65,7 +65,7 @@ async def receiving(*statuses: int, port: int = 0) -> AsyncIterator[Receiver]:
 
 
 async def settled(bench: TaskBench, task: ToolTask, *, tried: bool = False) -> Any:
-    """Return what became of a task's callback, or what it is after it was tried."""
+    """Return a task's callback once it has ended, or with `tried` once it was tried."""
 
     async def is_settled() -> TaskCallback | None:
         callback: Any = (await bench.get(task)).callback

@@ -52,7 +52,7 @@ class Files:
         self._tools = host.services.get(TOOL_MANAGER)
 
     async def call(self, tool: str, path: str = "", **arguments: Any) -> Any:
-        """Return what a tool gave, or the message of its error."""
+        """Return the output of a tool, or the message of its error."""
         given = {**({"filePath": path} if path else {}), **arguments}
         result = await self._tools.call(ToolCallRequest(tool_id=f"FileOperator.{tool}", arguments=given))
         return result.structured if result.error is None else result.error.message

@@ -18,7 +18,7 @@ OPERATOR, LIN = Principal(kind="user", id="operator"), Principal(kind="agent", i
 
 
 async def called(bench: Any, tool: str, who: Principal = OPERATOR, **arguments: Any) -> Any:
-    """Return what a system tool gave, or its error."""
+    """Return the output of a system tool, or its error."""
     request = ToolCallRequest(tool_id=f"system:{tool}", arguments=arguments)
     scope, call = ToolScope(allowed=["system:*"]), CallContext(principal=who)
     result = await bench.tools.call(request, scope=scope, call=call)

@@ -57,7 +57,7 @@ def tools_of(host: Host) -> ToolManager:
 
 
 def told(host: Host, name: str = "acme") -> list[str]:
-    """Return what is told of a plugin, with file names instead of paths."""
+    """Return the problems of a plugin, with file names instead of paths."""
     problems = host.plugin(name).problems
     return [f"{Path(p.file).name}:{p.line}:{p.column}: {p.message}" if p.file else p.message for p in problems]
 

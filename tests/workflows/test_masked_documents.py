@@ -43,7 +43,7 @@ async def site(tmp_path: Path) -> AsyncIterator[HttpClient]:
 
 
 def kept(site: HttpClient) -> Any:
-    """Return what stands in the file."""
+    """Return the document in the file."""
     return json.loads((site.host.project.root / "workflows" / "keyed.json").read_text())
 
 

@@ -38,7 +38,7 @@ class Bench:
         return [summary.id for summary in await self.manager.list_workflows()]
 
     async def problems(self, document: Any) -> dict[str, str]:
-        """Return what `check` says, by path; warnings begin with `warning: `."""
+        """Return the problems that `check` finds, by path; warnings begin with `warning: `."""
         found = await self.manager.check(document)
         return {p.path: p.message if p.severity == "error" else f"{p.severity}: {p.message}" for p in found}
 

@@ -23,7 +23,7 @@ LINES = 60
 
 
 async def said_by(bench: AgentBench, scene: str, least: int = 0) -> list[HistoryMessage]:
-    """Return what was said in a scene; nothing before it is so much."""
+    """Return the messages of a scene; empty until there are at least so many."""
     found = await bench.histories.load(scene)
     return found if len(found) >= least else []
 

@@ -32,7 +32,7 @@ async def _complete(site: Serving, run: str) -> Any:
 
 
 async def _warnings(site: Serving, *names: str) -> list[str]:
-    """Return what /readyz warns of, once it names these files."""
+    """Return the warnings of /readyz, once it names these files."""
     async with asyncio.timeout(SECONDS):
         while True:
             await site.get("/api/runs")

@@ -14,7 +14,7 @@ from tavern_host.contracts.plugins import PluginInfo, PluginState
 
 
 def plugins_with(site: Path, tmp_path: Path) -> list[PluginInfo]:
-    """Return what `tavern plugins list` says where `site` is earlier on the path; nothing of it is imported."""
+    """Return the plugins of `tavern plugins list` where `site` is earlier on the path; nothing of it is imported."""
     ran = tmp_path / "ran"
     done = tavern_process(*("plugins", "list", "--json"), cwd=tmp_path, PYTHONPATH=str(site), ACME_RAN=str(ran))
     assert not ran.exists(), done.err

@@ -161,7 +161,7 @@ async def hang(note: str) -> None:
 
 
 def someone_else() -> list[str]:
-    """Return what makes a command run as an ordinary user, one that may read the tests."""
+    """Return the beginning of a command that runs another as an ordinary user, one that may read the tests."""
     return [
         *("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"),
         *("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"),

@@ -20,7 +20,7 @@ TOOL = "MyAwesomePlugin:splitItems"
 
 
 async def attempt(awaitable: Any) -> Any:
-    """Return what comes of a call: its result, or the code and message of its error."""
+    """Return the result of a call, or the code and message of its error."""
     try:
         return await awaitable
     except TavernError as error:
@@ -28,7 +28,7 @@ async def attempt(awaitable: Any) -> Any:
 
 
 async def look(host: Host) -> dict[str, Any]:
-    """Return what a user sees of the plugin now."""
+    """Return the plugin's state and contributions as a user sees them now."""
     services = host.services
     greeting = await attempt(
         services.get(EXECUTION_ENGINE).run(RunRequest(workflow_id="greet", inputs={"name": "Ada"}))

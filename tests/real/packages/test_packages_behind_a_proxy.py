@@ -34,7 +34,7 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 async def installed(name: str, settings: ProxySettings | None, work: Path) -> list[str]:
-    """Return what stands in a folder after the distribution dep-a was installed into it."""
+    """Return the files of a folder after the distribution dep-a was installed into it."""
     work.mkdir()
     installer, wanted = Installer(name, proxy_variables(settings)), Wanted("dep-a", "dep-a")
     found = await installer.resolve(wanted, [], work)

@@ -40,7 +40,7 @@ class Composed:
         self.processes: dict[str, asyncio.subprocess.Process] = {}
 
     def here(self, text: str, project: Path) -> str:
-        """Return what stands in the file as it is on this machine."""
+        """Return the text of the file as it is on this machine."""
         text = re.sub(rf"(?<=//)({'|'.join(self.services)}):", "127.0.0.1:", text).replace("0.0.0.0", "127.0.0.1")
         text = re.sub(r"\b8[17]8\d\b", lambda found: self.port(found[0]), text)
         text = text.replace("/project", str(project)).replace("postgresql://tavern@database/tavern", self.database)

@@ -59,7 +59,7 @@ async def open_scripts(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 async def execute(
     scripts: Scripts, code: str, language: str = "python", *, scope: ToolScope | None = None, **arguments: Any
 ) -> ToolResult:
-    """Return what comes of code that an agent has run."""
+    """Return the result of code that an agent has run."""
     request = ToolCallRequest(
         tool_id="CodeInterpreter:execute", arguments={"language": language, "code": code, **arguments}
     )
@@ -69,7 +69,7 @@ async def execute(
 
 
 async def value(scripts: Scripts, code: str, language: str = "python", **given: Any) -> Any:
-    """Return what such code gave."""
+    """Return the output of such code."""
     result = await execute(scripts, code, language, **given)
     assert result.error is None, result.error
     assert isinstance(result.structured, dict)

@@ -55,7 +55,7 @@ def host_with(tmp_path: Path, *tools: Mapping[str, Any], **settings: Any) -> Hos
 
 
 async def call(host: Host, tool: str, **arguments: Any) -> Any:
-    """Return what calling a tool gives."""
+    """Return the result of a tool's call."""
     return await host.services.get(TOOL_MANAGER).call(ToolCallRequest(tool_id=tool, arguments=arguments))
 
 

@@ -70,7 +70,7 @@ async def opened(port: int, text: str) -> tuple[asyncio.StreamReader, asyncio.St
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Return what came until the server closed the connection."""
+    """Return the bytes that came until the server closed the connection."""
     try:
         return await reader.read()
     except ConnectionResetError:

@@ -68,7 +68,7 @@ class Attack:
     """Without a sandbox something of it lives on."""
 
     def target(self, common: Mapping[str, Any]) -> SimpleNamespace:
-        """Return what it is given inside, or outside of a sandbox."""
+        """Return the target of the attack inside, or outside of a sandbox."""
         return SimpleNamespace(**{**common, **self.given, **({} if common["inside"] else self.control)})
 
 

@@ -113,7 +113,7 @@ class Host:
         return observed
 
     async def state(self) -> dict[str, Any]:
-        """Return what the host has at the moment, and what came to its servers."""
+        """Return the present state of the host, and the requests that its servers received."""
         await asyncio.sleep(0)
         here = os.getpid()
         return {
@@ -298,7 +298,7 @@ def _own_address() -> str:
 
 
 def _descriptor(number: str) -> str | None:
-    """Return what a descriptor is; None for that with which they are listed."""
+    """Return the target of a descriptor; None for the one with which they are listed."""
     try:
         return os.readlink(f"/proc/self/fd/{number}").partition(":[")[0]
     except OSError:

@@ -275,7 +275,7 @@ def start(name: str) -> HostProcess:
 
 
 def processes_of(observed: Observed, token: str) -> list[str]:
-    """Return what runs still of an attack: by the namespace of processes that it was in, and by its mark.
+    """Return the processes of an attack that still run: by the namespace of processes that it was in, and by its mark.
 
     The number of a namespace is given to another one as soon as this one is gone, so only what is older than the last
     word of the attack counts; and a process that is dead counts for whoever is to take note of it, not for the attack.

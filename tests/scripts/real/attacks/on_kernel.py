@@ -81,7 +81,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def called(answer: int, what: object) -> object:
-    """Return what was done by a call, unless its answer says that it failed."""
+    """Return `what` was done by a call, unless its answer says that it failed."""
     if answer < 0:
         raise OSError(ctypes.get_errno(), str(what))
     return what

@@ -59,7 +59,7 @@ class Playground:
         self._before = self._seen()
 
     def damage(self) -> list[str]:
-        """Return what is not as it was, or should never have got here."""
+        """Return the changes of the folder, and the files that should never have got here."""
         now = self._seen()
         changed = [path for path in self._before if now.get(path) != self._before[path]]
         return [f"{path} was changed" for path in changed] + [
@@ -67,7 +67,7 @@ class Playground:
         ]
 
     def _seen(self) -> dict[str, str]:
-        """Return what there is: of the folders that scripts may write to, only what is not a plain file or folder."""
+        """Return the entries of the folder; of those that scripts may write to, no plain files and folders."""
         found = {}
         for path in [self.root, *sorted(self.root.rglob("*"))]:
             entry = path.lstat()

@@ -153,7 +153,7 @@ async def test_no_setting_becomes_another_variable(scripts: Scripts) -> None:
 
 
 async def _given(scripts: Scripts, **request: Any) -> Any:
-    """Return what a script gave; None where it was refused, or failed."""
+    """Return the output of a script; None where it was refused, or failed."""
     try:
         return (await scripts.run(**request)).output_data
     except (TavernError, ValidationError):
@@ -520,7 +520,7 @@ print(json.dumps(urllib.request.urlopen("http://127.0.0.1:{servers.allowed}/", t
 
 
 def _descriptors() -> list[str]:
-    """Return what this process has open, by kind."""
+    """Return the open descriptors of this process, by kind."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
