@@ -132,7 +132,7 @@ async def kill_one(place: Place, moments: list[Moment]) -> Account:
     async with place.host(serving=True) as host:
         engine = host.services.get(EXECUTION_ENGINE)
         for run_id, graph in runs.items():
-            await settle(engine, run_id, graph, account)
+            await await_end(engine, run_id, graph, account)
     begun, _ = _executions(place)
     for node, count in known.items():
         if begun[node] != count:
@@ -192,7 +192,7 @@ async def _journalled(place: Place, runs: Iterable[str], account: Account) -> se
     return found
 
 
-async def settle(engine: ExecutionEngine, run_id: str, graph: Graph, account: Account) -> None:
+async def await_end(engine: ExecutionEngine, run_id: str, graph: Graph, account: Account) -> None:
     """Wait for the end of a run that was taken up, and look at how it ended."""
     try:
         async with asyncio.timeout(DEADLINE):

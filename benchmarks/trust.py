@@ -60,11 +60,11 @@ async def _run() -> list[Result]:
                     lambda number, body=body, round=round: subject.run(body(number + SIZES.runs * round)),
                     lambda number: subject.read(),
                 ):
-                    await subject.settled()
+                    await subject.until_idle()
                     began = subject.cpu_seconds()
                     for number in range(SIZES.runs):
                         await work(number)
-                    await subject.settled()
+                    await subject.until_idle()
                     spent.append((subject.cpu_seconds() - began) / SIZES.runs)
                 pairs.append((spent[0], spent[1]))
             name, floor = f"a run of one node over HTTP, {about}", "a request that only reads"

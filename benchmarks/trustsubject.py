@@ -54,7 +54,7 @@ class Server:
             found: dict[str, Any] = await answer.json()
             return found
 
-    async def settled(self) -> None:
+    async def until_idle(self) -> None:
         """Return when nothing runs and nothing waits, and what is written later is written."""
         while any((await self.read()).values()):  # noqa: ASYNC110 -- it is another process
             await asyncio.sleep(0.02)
@@ -95,7 +95,7 @@ async def server() -> AsyncIterator[Server]:
                 subject = Server(process, session)
                 await subject.run({"workflowId": WORKFLOW})  # imports and makes what runs need
                 await asyncio.sleep(1)  # threads of the start end, and what they used is no longer told
-                await subject.settled()
+                await subject.until_idle()
                 yield subject
         finally:
             process.terminate()

@@ -114,7 +114,7 @@ class CallAccount:
         lines = [one.text for one in await self._tools.feedback([], results, limit=MIN_OBSERVATION)]
         return [f"{BROKEN_OFF}: these calls of yours were made already:\n" + "\n".join(lines)]
 
-    def settle(self) -> list[InnerCall]:
+    def end_step(self) -> list[InnerCall]:
         """End a step; return the calls that were made in it."""
         made, self._made, self._unclaimed, self._told = self._made, [], [], 0
         return made

@@ -141,8 +141,8 @@ class CallExecution:
         waited = [before for before in block if before < place and kept.calls.get(before, (None,))[0] is not None]
         return any(calls[before].on_error == "stop" for before in waited)
 
-    async def settle(self, kept: KeptRun) -> None:
-        """Find out what came of calls that a host ended in the middle of; make none but those that may be repeated."""
+    async def recover(self, kept: KeptRun) -> None:
+        """Find the results of calls in the middle of which a host ended; repeat only those that may be repeated."""
         calls = kept.calls
         for place, request in enumerate(self._decision.calls):
             task, result = calls.get(place, (None, None))
@@ -243,14 +243,14 @@ class CallExecution:
         return ToolFeedback(tool_id=request.tool_id, text=text, framed=framed)
 
 
-async def unsettled(loop: Worker) -> tuple[CallExecution | None, Decision]:
+async def latest_calls(loop: Worker) -> tuple[CallExecution | None, Decision]:
     """Return the calls of the last message, if it asks for any, and what it asks for."""
     last = loop.conversation.kept[-1] if loop.conversation.kept else None
     if last is None or last.message.role != "assistant":
         return None, Decision()
     decision = await read_decision(loop.context.services.get(TOOL_MANAGER), last.message, loop.tool_ids)
-    is_settled = not decision.calls and not decision.unusable
-    return None if is_settled else CallExecution(loop, decision, last.seq, loop.call.child()), decision
+    asks = decision.calls or decision.unusable
+    return CallExecution(loop, decision, last.seq, loop.call.child()) if asks else None, decision
 
 
 async def take_calls_back(loop: Worker) -> None:

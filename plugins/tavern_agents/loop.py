@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 from tavern_agents.account import CallAccount
 from tavern_agents.api.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
-from tavern_agents.call_execution import CallExecution, take_calls_back, unsettled
+from tavern_agents.call_execution import CallExecution, latest_calls, take_calls_back
 from tavern_agents.compaction import ContextWindow
 from tavern_agents.conversation import Conversation, task_of
 from tavern_agents.decision import Decision, read_decision
@@ -129,7 +129,7 @@ class AgentLoop:
             known = self.tool_ids or self.profile.inventory
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), known)
             self.conversation = Conversation(*await self.store.conversation(self.run.id))
-            if (execution := (await unsettled(self))[0]) is not None:
+            if (execution := (await latest_calls(self))[0]) is not None:
                 await execution.cut_short()
                 await self.write(messages=await execution.messages(self._observe_result))
         except Exception as error:
@@ -218,7 +218,7 @@ class AgentLoop:
 
     async def _observe_all(self, execution: CallExecution, decision: Decision) -> None:
         messages = await execution.messages(self._observe_result)
-        self.account.settle()
+        self.account.end_step()
         circle = self._cycles.add(decision.calls, list(execution.results.values()))
         if circle is not None and not self._cycles.was_nudged:
             self._cycles.was_nudged = True
@@ -230,13 +230,13 @@ class AgentLoop:
             raise await self._last(circle)
 
     async def _take_up(self, kept: KeptRun) -> None:
-        """Settle what the run was about when its host ended: the calls of the last message."""
+        """Complete the step in which the host of the run ended: the calls of the last message."""
         self.has_mail = True
         self.trace.say("resumed", "Resumed where it was interrupted")
         await self.account.take_up()
-        execution, decision = await unsettled(self)
+        execution, decision = await latest_calls(self)
         if execution is not None:
-            await execution.settle(kept)
+            await execution.recover(kept)
             await self._observe_all(execution, decision)
         elif self.conversation.kept and (last := self.conversation.kept[-1].message).role == "assistant":
             if not kept.run.status.is_final:
@@ -280,7 +280,7 @@ class AgentLoop:
         if played is not None and self.player is not None:
             await self.player.make_inner(self.context.services.get(TOOL_MANAGER), self.call.child())
         answer, run_id = (played, "") if played is not None else await self._think(given, workflow)
-        self.recorder.add(self.conversation, given, answer, self.account.settle())
+        self.recorder.add(self.conversation, given, answer, self.account.end_step())
         self._account(answer, run_id)
         return answer
 

@@ -279,7 +279,7 @@ class Engine(ExecutionEngine):
             active.in_flight.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
         with logged_with(run=record.id, principal=str(call.principal)):
             active.task = self._context.tasks.spawn(self._drive(active), name=record.id, finish=True)
-        active.task.add_done_callback(lambda _: self._settle_unstarted(active))
+        active.task.add_done_callback(lambda _: self._finish_unstarted(active))
         return active
 
     # --- execution --------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Engine(ExecutionEngine):
         except TimeoutError:
             error = DeadlineExceeded("the run did not end before its deadline").info
         except asyncio.CancelledError:  # the host stops, or unloads this plugin: no time for hooks
-            self._settle_now(active, self._result(active, Interrupted(_STOPPED).info))
+            self._finish_now(active, self._result(active, Interrupted(_STOPPED).info))
             raise
         except Forbidden as refused:  # whoever began it may not any more
             error = refused.info
@@ -324,11 +324,11 @@ class Engine(ExecutionEngine):
                 record.missing_outputs = [key for key in record.workflow.interface_outputs if key not in result.outputs]
             await self._end(active, result)
         except asyncio.CancelledError:
-            self._settle_now(active, result)
+            self._finish_now(active, result)
             raise
         # Whether the run can be resumed is known when its journal is written.
         known = {"not_resumable": record.not_resumable, "missing_outputs": record.missing_outputs}
-        self._settle(active, result.model_copy(update=known))
+        self._finish(active, result.model_copy(update=known))
 
     async def _follow(self, active: ActiveRun) -> None:
         """Leave a run to the host that has taken it; as it ends there, it ends for its callers here."""
@@ -342,13 +342,13 @@ class Engine(ExecutionEngine):
         finally:
             self._answer(active, run)
 
-    def _settle_unstarted(self, active: ActiveRun) -> None:
-        """Settle a run whose task was cancelled before its first step, as happens when the host stops."""
+    def _finish_unstarted(self, active: ActiveRun) -> None:
+        """Finish a run whose task was cancelled before its first step, as happens when the host stops."""
         if not active.ended.is_set():
-            self._settle_now(active, self._result(active, Interrupted(_STOPPED).info))
+            self._finish_now(active, self._result(active, Interrupted(_STOPPED).info))
 
-    def _settle_now(self, active: ActiveRun, run: Run) -> None:
-        """Settle a run at once, and record its end in a task of its own, which closing waits for."""
+    def _finish_now(self, active: ActiveRun, run: Run) -> None:
+        """Finish a run at once, and record its end in a task of its own, which closing waits for."""
         if active.ended.is_set():
             return
         task = asyncio.get_running_loop().create_task(self._end(active, run), name=f"end of {run.id}")
@@ -356,7 +356,7 @@ class Engine(ExecutionEngine):
         task.add_done_callback(self._endings.discard)
         held = active.in_flight.pop_all()  # so that the host waits for the end before it takes the store away
         task.add_done_callback(lambda _: held.close())
-        self._settle(active, run)
+        self._finish(active, run)
 
     async def _end(self, active: ActiveRun, run: Run) -> None:
         """Record the end of a run; one that the host cuts off because it stops is left to the next host."""
@@ -380,8 +380,8 @@ class Engine(ExecutionEngine):
             status = RunStatus.ERROR if record.error is not None else RunStatus.COMPLETE
         return record.snapshot(status, active.execution.outputs(), nodes)
 
-    def _settle(self, active: ActiveRun, run: Run) -> None:
-        """End a run: wake its waiters, release its slot, publish its end."""
+    def _finish(self, active: ActiveRun, run: Run) -> None:
+        """Finish a run: wake its waiters, release its slot, publish its end."""
         active.count(self._state, run.status)
         self._finished.add(run, active.record)
         self._leave(active)

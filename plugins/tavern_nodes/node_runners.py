@@ -1,6 +1,6 @@
 """Runs what `@node` marked, in this process: binds configuration when a node is opened, then calls its function.
 
-A workflow may have thousands of trivial nodes, so all that can be known is settled when a node is opened; the most
+A workflow may have thousands of trivial nodes, so all that can be known is worked out when a node is opened; the most
 common nodes, functions on the event loop without a context, are called without anything in between. How a function
 runs in a process of its own is in `worker_process`.
 """

@@ -141,7 +141,7 @@ class Scripts(ScriptExecution):
         """Run a script and yield what happens; see the interface. Closing the iterator ends it."""
         feed = EventQueue()
         call = call or system_call(self._context.project.id)
-        work = self._context.tasks.spawn(self._settled(request, call, feed.say), name="run a script")
+        work = self._context.tasks.spawn(self._outcome(request, call, feed.say), name="run a script")
         try:
             async with aclosing(feed.until(work)) as events:
                 async for event in events:
@@ -194,7 +194,7 @@ class Scripts(ScriptExecution):
 
     # --- one run ------------------------------------------------------------------------------------
 
-    async def _settled(self, request: ScriptRequest, call: CallContext, say: Say) -> ScriptResult | TavernError:
+    async def _outcome(self, request: ScriptRequest, call: CallContext, say: Say) -> ScriptResult | TavernError:
         """Return the result of a run, or the error for its caller."""
         began = time.perf_counter()
         state: RunState | None = None

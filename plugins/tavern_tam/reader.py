@@ -213,7 +213,7 @@ class TextReader(ABC, Generic[W]):
             self._events.append(event_of("warning", offset, problem.text))
 
     def _read_behind_block(self) -> bool:
-        """Settle whether the fence around a block holds nothing else; return False for more text."""
+        """Find out whether the fence around a block holds nothing else; return False for more text."""
         window = self._window
         data, begin = window.data, window.position
         end = closing_fence(data, begin, self._fence)

@@ -40,13 +40,13 @@ def parents(context: CheckContext) -> Iterator[Finding]:
 def _parent_cycles(context: CheckContext) -> Iterator[Finding]:
     """Nodes that are inside of one another."""
     nodes = context.nodes
-    settled: set[str] = set()
+    done: set[str] = set()
     for start, checked in nodes.items():
         if checked.node.parent_node is None:
             continue
         path: dict[str, int] = {}
         current: str | None = start
-        while current in nodes and current not in settled and current not in path:
+        while current in nodes and current not in done and current not in path:
             path[current] = len(path)
             current = nodes[current].node.parent_node
         if current is not None and current in path:
@@ -54,7 +54,7 @@ def _parent_cycles(context: CheckContext) -> Iterator[Finding]:
             names = [short(name) for name in cycle[:_SHOWN]] + (["…"] if len(cycle) > _SHOWN else [])
             message = f"these nodes are inside of one another: {' → '.join([*names, names[0]])}"
             yield Finding(("nodes", nodes[current].place, "parentNode"), message, current)
-        settled.update(path)
+        done.update(path)
 
 
 def loops(context: CheckContext) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ FEW = 100
 """How many files are looked at on the event loop; more of them in a thread."""
 
 _FORBIDDEN = frozenset('<>:"\\|?*')
-_SETTLED = 2.0
+_STAMP_TRUSTED_AFTER = 2.0
 """Seconds after which a file's time stamp is trusted to change when the file does."""
 
 
@@ -128,8 +128,8 @@ class WorkflowFiles:
                     problems.append(FileProblem(path, folder.source, message))
         self._known = {path: known for path, known in self._known.items() if path in seen}
         scan = Scan(entries, tuple(problems))
-        is_settled = stamps is not None and self._known.keys() == seen
-        self._last = (folders, stamps, scan) if is_settled else None
+        is_cacheable = stamps is not None and self._known.keys() == seen
+        self._last = (folders, stamps, scan) if is_cacheable else None
         return scan
 
     def _entry(self, path: Path, folder: Folder) -> Entry:
@@ -143,7 +143,7 @@ class WorkflowFiles:
             return known[1]
         document = read_document_file(path)
         entry = _make_entry(path, folder, document, datetime.fromtimestamp(about.st_mtime, UTC))
-        if clock.file_seconds() - about.st_mtime > _SETTLED:
+        if clock.file_seconds() - about.st_mtime > _STAMP_TRUSTED_AFTER:
             self._known[path] = (stamp, entry)
         return entry
 

@@ -400,7 +400,7 @@ class Scenes(SceneManager):
             known: dict[str, Any] = {"message": changes.message_for(member, wake, said)}
             known |= {"heard": said[-1].id if said else None, "after": None if latest is None else latest.id}
             wake = wake.model_copy(update=known)
-            run = await self.store.change(run.id, lambda run: changes.settle(run, wake))
+            run = await self.store.change(run.id, lambda run: changes.replace_wake(run, wake))
             if wake not in run.wakes:  # it was taken back
                 return
         if latest is None or latest.id == wake.after:

@@ -125,8 +125,8 @@ def give_turn(run: SceneRun, instance: str | None) -> dict[str, Any]:
     return {"turns": run.turns - 1, "speaker": ids.index(instance), "wakes": [*run.wakes, wake]}
 
 
-def settle(run: SceneRun, wake: SceneWake) -> dict[str, Any]:
-    """Keep what an agent is given for a wake-up."""
+def replace_wake(run: SceneRun, wake: SceneWake) -> dict[str, Any]:
+    """Replace a wake-up of the queue by `wake`, which has its message."""
     return {"wakes": [wake if one.id == wake.id else one for one in run.wakes]}
 
 

@@ -71,7 +71,7 @@ class AuditLog:
         self._changed = threading.Condition(self._lock)
         self._pending: list[UnnumberedEntry] = []
         self._pending_bytes = 0
-        self._settled = 0  # how many entries were written or given up
+        self._finished = 0  # how many entries were written or given up
         self._given_up = range(0)
         self._waiting: list[tuple[int, Future[str | None]]] = []  # until which entry is on disk; what prevents it
         self._is_urgent = self._is_closing = False
@@ -119,7 +119,7 @@ class AuditLog:
             if count == 1 or is_much:
                 self._is_urgent = self._is_urgent or is_much
                 self._wake()
-            return self._settled + count
+            return self._finished + count
 
     @contextlib.asynccontextmanager
     async def decision(
@@ -152,7 +152,7 @@ class AuditLog:
 
         def replace() -> bool:
             with self._writing, self._lock:
-                place = number - self._settled - 1
+                place = number - self._finished - 1
                 if place >= 0:
                     self._pending_bytes += len(body) - len(self._pending[place][1])
                     self._pending[place] = (now(), body)
@@ -176,8 +176,8 @@ class AuditLog:
             if number == 0 or number in self._given_up:
                 message = f"the audit log {self.path} took no more entries: those before were not written"
                 raise ServiceUnavailable(message)
-            number = self._settled + len(self._pending) if number is None else number
-            if number <= self._settled:
+            number = self._finished + len(self._pending) if number is None else number
+            if number <= self._finished:
                 return
             answer: Future[str | None] = Future()
             self._waiting.append((number, answer))
@@ -220,10 +220,10 @@ class AuditLog:
 
     def _give_up(self) -> None:
         count = len(self._pending)
-        self._given_up = range(self._settled + 1, self._settled + count + 1)
+        self._given_up = range(self._finished + 1, self._finished + count + 1)
         self.lost += count
         self._lost_unreported += count
-        self._settle(count, self.problem)
+        self._finish(count, self.problem)
         _log.error("%d entries of the audit log %s are lost", count, self.path)
 
     # --- writing ----------------------------------------------------------------------------------
@@ -264,17 +264,17 @@ class AuditLog:
             with self._changed:
                 if problem is None:
                     self._lost_unreported -= lost
-                    self._settle(len(batch), None)
+                    self._finish(len(batch), None)
                 else:
-                    self._answer(self._settled + len(batch), problem)
+                    self._answer(self._finished + len(batch), problem)
             self._report(problem)
 
-    def _settle(self, count: int, problem: str | None) -> None:
-        """Take the oldest entries out of what is pending: they were written, or given up because of a problem."""
+    def _finish(self, count: int, problem: str | None) -> None:
+        """Remove the oldest entries from those pending: they were written, or given up because of a problem."""
         self._pending_bytes -= sum(len(body) + _ENTRY_BYTES for _, body in self._pending[:count])
         del self._pending[:count]
-        self._settled += count
-        self._answer(self._settled, problem)
+        self._finished += count
+        self._answer(self._finished, problem)
 
     def _answer(self, number: int, problem: str | None) -> None:
         """Answer those who wait for entries up to a number."""

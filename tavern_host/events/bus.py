@@ -271,17 +271,17 @@ class BusSubscription:
             self._add(items, self._after)
         elif items.last > self._after:
             self._waiting.append(items)
-            self._settle()
+            self._drop_oldest()
 
     def _add(self, items: Iterable[Numbered], after: int) -> None:
         """Take those of these events that come after a number and are wanted."""
         if wanted := [item for item in items if item[0] > after and self._wants(item)]:
             self._waiting.extend(wanted)
             self._bytes += sum(map(_size_of, wanted))
-            self._settle()
+            self._drop_oldest()
 
-    def _settle(self) -> None:
-        """Drop the oldest of what is too much, and wake the reader."""
+    def _drop_oldest(self) -> None:
+        """Drop the oldest events where too many wait, and wake the reader."""
         if self.state_of is not None and len(self._waiting) >= self._thin_at:
             self._thin(self.state_of)
         while len(self._waiting) > self._limit or (self._bytes > WAITING_BYTES and len(self._waiting) > 1):

@@ -47,9 +47,11 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2),
     max_leaves=4,
 )
-settled = st.dictionaries(handles, values, max_size=2)
+values_of_slots = st.dictionaries(handles, values, max_size=2)
 about = {**dict.fromkeys(("localId", "parentLocalId", "parentNode", "id"), names), "position": values}
-nodes = st.fixed_dictionaries({"type": types}, optional={**about, "inputValues": settled, "data": settled})
+nodes = st.fixed_dictionaries(
+    {"type": types}, optional={**about, "inputValues": values_of_slots, "data": values_of_slots}
+)
 ends = dict.fromkeys(("source", "sourceLocalId", "target", "targetLocalId", "localId"), names)
 edges = st.fixed_dictionaries({"sourceHandle": handles, "targetHandle": handles}, optional=ends)
 

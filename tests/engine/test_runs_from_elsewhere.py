@@ -88,7 +88,7 @@ class Place:
         about = Host(self.root / name).project
         return Folders.of_user().project_state(about) / "plugins" / "tavern-engine" / "key"
 
-    async def settled(self, name: str, run_id: str) -> Run:
+    async def after_serving(self, name: str, run_id: str) -> Run:
         """Return a run after a host that serves has looked at it."""
         async with self.host(name, serving=True) as bench:
             return await bench.engine.wait(run_id)
@@ -121,7 +121,7 @@ async def test_only_a_person_resumes_runs_from_elsewhere(place: Place, caplog: p
     shutil.copytree(place.root / "theirs", place.root / "mine")
     place.go.touch()
 
-    run = await place.settled("mine", first)
+    run = await place.after_serving("mine", first)
     async with place.host("mine", serving=True) as bench:
         listed = await bench.engine.history()
         await bench.engine.resume(second)
@@ -146,7 +146,7 @@ async def test_own_runs_in_a_project_from_elsewhere_resume(place: Place) -> None
     (mine,) = await place.cut_off("mine")
     place.go.touch()
 
-    run = await place.settled("mine", mine)
+    run = await place.after_serving("mine", mine)
 
     assert (run.status, run.attempt) == ("complete", 2)
 
@@ -166,7 +166,7 @@ async def test_a_store_put_in_place_is_noticed(place: Place) -> None:
     shutil.copytree(place.store("theirs"), place.store("mine"))
     place.go.touch()
 
-    run = await place.settled("mine", theirs)
+    run = await place.after_serving("mine", theirs)
 
     assert (run.status, notes(place.notes)) == ("interrupted", ["ran", "ran"])
 
@@ -178,8 +178,8 @@ async def test_changed_runs_of_a_returned_store_stay_interrupted(place: Place) -
     change(place.store("mine"), "UPDATE runs SET entry = ? WHERE id = ?", json.dumps(altered).encode(), changed)
     place.go.touch()
 
-    assert (await place.settled("mine", same)).status == "complete"
-    assert (await place.settled("mine", changed)).status == "interrupted"
+    assert (await place.after_serving("mine", same)).status == "complete"
+    assert (await place.after_serving("mine", changed)).status == "interrupted"
 
 
 async def test_an_ended_run_set_back_is_not_rerun(place: Place) -> None:
@@ -194,10 +194,10 @@ async def test_an_ended_run_set_back_is_not_rerun(place: Place) -> None:
         " UPDATE runs SET status = 'queued', is_final = 0, seal = OLD.seal WHERE seq = NEW.seq; END",
     )
 
-    again = await place.settled("mine", run.id)
+    again = await place.after_serving("mine", run.id)
     async with place.host("mine") as bench:
         new = await bench.run(place.document)
-    later = await place.settled("mine", new.id)
+    later = await place.after_serving("mine", new.id)
 
     assert (run.status, again.status) == ("complete", "interrupted")
     assert (later.status, later.attempt, notes(place.notes)) == ("complete", 1, ["ran", "ran"])

@@ -64,14 +64,14 @@ async def receiving(*statuses: int, port: int = 0) -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
-async def settled(bench: TaskBench, task: ToolTask, *, tried: bool = False) -> Any:
+async def final_callback(bench: TaskBench, task: ToolTask, *, tried: bool = False) -> Any:
     """Return a task's callback once it has ended, or with `tried` once it was tried."""
 
-    async def is_settled() -> TaskCallback | None:
+    async def final() -> TaskCallback | None:
         callback: Any = (await bench.get(task)).callback
         return callback if callback.status != "waiting" or (tried and callback.attempts) else None
 
-    return await until(is_settled, f"what becomes of the callback of {task.id}")
+    return await until(final, f"the end of the callback of {task.id}")
 
 
 async def test_every_end_is_told_with_a_signature(tmp_path: Path) -> None:
@@ -81,19 +81,19 @@ async def test_every_end_is_told_with_a_signature(tmp_path: Path) -> None:
         opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench,
     ):
         task = await bench.submit(callback=receiver.url, gives={"n": 1}, apiKey="hunter2")
-        callback = await settled(bench, task)
+        callback = await final_callback(bench, task)
         assert (callback.status, callback.attempts, callback.error) == ("delivered", 1, None)
         assert callback.delivered_at is not None
         failed = await bench.submit(callback=receiver.url, fails="no")
-        await settled(bench, failed)
+        await final_callback(bench, failed)
         cancelled = await bench.submit(callback=receiver.url, seconds=60)
         await bench.tasks.cancel(cancelled.id, caller())
-        await settled(bench, cancelled)
-        callback = await settled(bench, await bench.submit(callback=receiver.url))  # a failure is tried again
+        await final_callback(bench, cancelled)
+        callback = await final_callback(bench, await bench.submit(callback=receiver.url))  # a failure is tried again
         assert (callback.status, callback.attempts, callback.error) == ("delivered", 2, None)
         for status in statuses[5:]:  # a refusal or redirect is not
             refused = await bench.submit(callback=receiver.url)
-            callback = await settled(bench, refused)
+            callback = await final_callback(bench, refused)
             assert (await bench.ended(refused)).status is TaskStatus.DONE
             assert (callback.status, callback.attempts) == ("failed", 1)
             assert callback.error == f"{receiver.place} answered {status}"
@@ -145,7 +145,7 @@ async def test_only_what_the_operator_listed_is_called(tmp_path: Path) -> None:
                     await bench.submit(callback=url)
         assert await bench.tasks.list(None, caller()) == []
         # a name that leads to a private address is not followed
-        callback = await settled(bench, await bench.submit(callback=f"http://localhost:{receiver.port}/"))
+        callback = await final_callback(bench, await bench.submit(callback=f"http://localhost:{receiver.port}/"))
         assert (callback.status, receiver.requests) == ("failed", [])
         assert "localhost leads to the private address" in callback.error
 
@@ -155,8 +155,8 @@ async def test_an_absent_receiver_is_tried_again(tmp_path: Path) -> None:
         pass
     async with opened(tmp_path / "p", callbackHosts=[receiver.place], callbackSecret=SECRET) as bench:
         task = await bench.submit(callback=receiver.url)
-        callback = await settled(bench, task, tried=True)
+        callback = await final_callback(bench, task, tried=True)
         assert callback.status == "waiting"
         assert "Cannot connect" in callback.error
         async with receiving(port=receiver.port):
-            assert (await settled(bench, task)).status == "delivered"
+            assert (await final_callback(bench, task)).status == "delivered"

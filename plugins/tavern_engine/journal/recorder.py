@@ -157,7 +157,7 @@ class RunRecorder:
         update = self._update(record, RunStatus.RUNNING, {})
         self._starts[record.id] = asyncio.get_running_loop().create_task(update, name=f"start of {record.id}")
 
-    async def _start_settled(self, record: RunRecord) -> None:
+    async def _wait_for_start(self, record: RunRecord) -> None:
         """Return when the start of a run is written, or will not be, since what is written now has it."""
         start = self._starts.pop(record.id, None)
         if isinstance(start, asyncio.TimerHandle):
@@ -167,7 +167,7 @@ class RunRecorder:
 
     async def calls_begin(self, record: RunRecord) -> None:
         """Record that the calls in a run's outputs are made from here on: resumed, the run would make them twice."""
-        await self._start_settled(record)
+        await self._wait_for_start(record)
         known, record.not_resumable = record.not_resumable, "the calls in its outputs may have been made"
         await self._update(record, RunStatus.RUNNING, {})
         record.not_resumable = known
@@ -185,7 +185,7 @@ class RunRecorder:
 
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._start_settled(record)
+                await self._wait_for_start(record)
                 if run.status is not RunStatus.COMPLETE:  # whether it can be resumed is known when all is written
                     await self._journal.drain(record.id)
                 await self._journal.end(record.id, write_end)

@@ -62,11 +62,11 @@ class Scheduling(Protocol):
     def make_ready(self, index: int) -> None:
         """Put a node into the ready queue."""
 
-    def settle(self, index: int, outputs: dict[str, Any] | None) -> None:
-        """Set the outputs of a node, and release what waits for it."""
+    def set_outputs(self, index: int, outputs: dict[str, Any] | None) -> None:
+        """Set the outputs of a node, and release the nodes that wait for it."""
 
-    def has_settled(self) -> None:
-        """Go on with what has become ready, or end."""
+    def proceed(self) -> None:
+        """Run the nodes that have become ready, or end."""
 
     def fail(self, error: BaseException) -> None:
         """End with an error of the engine."""
@@ -232,10 +232,10 @@ class RemoteNodes:
             for result in (each for each in results if each.number in left):
                 left.discard(result.number)
                 await self._take(result)
-            self._scheduler.has_settled()
+            self._scheduler.proceed()
         for number in sorted(left, key=self._level.ranks.__getitem__):
             await self._take(RemoteResult(number=number), error)
-        self._scheduler.has_settled()
+        self._scheduler.proceed()
 
     async def _take(self, result: RemoteResult, error: BaseException | None = None) -> None:
         """Take a result; one that came before what it follows waits for that."""
@@ -256,13 +256,13 @@ class RemoteNodes:
         waiting = deque([(result, error)])
         while waiting:
             result, error = waiting.popleft()
-            await self._settle(result, error)
+            await self._record(result, error)
             for follower in self._level.followers[result.number]:
                 if not self._in_degree[follower] and follower in self._arrived:
                     waiting.append((self._arrived.pop(follower), None))
 
-    async def _settle(self, result: RemoteResult, error: BaseException | None) -> None:
-        """Record what became of a node, and let those go on that wait for it."""
+    async def _record(self, result: RemoteResult, error: BaseException | None) -> None:
+        """Record the end of a node, and release the nodes that wait for it."""
         index, scheduler = result.number, self._scheduler
         if scheduler.stopping:
             return
@@ -285,7 +285,7 @@ class RemoteNodes:
             scheduler.executor.record_remote(index, began, outputs, result.kept)
             outputs |= {key: RemoteValue(index, key) for key in result.kept}
         self._has_left(index)
-        scheduler.settle(index, outputs)
+        scheduler.set_outputs(index, outputs)
         self._executing(follower for follower in self._level.followers[index] if follower in self._away)
 
     def _retried(self, index: int, node: PlanNode, error: BaseException) -> bool:
@@ -303,7 +303,7 @@ class RemoteNodes:
     async def _retry(self, index: int, delay: float) -> None:
         await asyncio.sleep(delay)
         self._scheduler.make_ready(index)
-        self._scheduler.has_settled()
+        self._scheduler.proceed()
 
     def _executing(self, indices: Iterable[int]) -> None:
         """Publish that nodes run which wait for nothing."""

@@ -189,7 +189,7 @@ class Scheduler:
                 await self._yield_to_loop()
                 if self.stopping:
                     return
-        self.has_settled()
+        self.proceed()
 
     async def _execute_slice(self, worker: Worker, clean: Context, slice_end: float) -> bool:
         """Execute nodes for a time slice; return False where one changed the context of its task, or cancelled it.
@@ -239,7 +239,7 @@ class Scheduler:
                 else:
                     outputs = self._complete(index, began, ended, outputs)
             began = ended
-            if outputs is RUNNING_REMOTELY:  # it is settled when its result comes
+            if outputs is RUNNING_REMOTELY:  # its outputs are set when its result comes
                 continue
             results[index] = outputs
             for follower in followers[index]:
@@ -306,11 +306,11 @@ class Scheduler:
         return self.executor.failed(index, began, error)
 
     def make_ready(self, index: int) -> None:
-        """Put a node into the ready queue; `has_settled` is to be called when there are no more."""
+        """Put a node into the ready queue; `proceed` is to be called when there are no more."""
         self._ready.append(index)
 
-    def settle(self, index: int, outputs: dict[str, Any] | None) -> None:
-        """Set the outputs of a node that was run elsewhere, and release what waits for it; see `make_ready`."""
+    def set_outputs(self, index: int, outputs: dict[str, Any] | None) -> None:
+        """Set the outputs of a node that ran elsewhere, and release the nodes that wait for it; see `make_ready`."""
         self.results[index] = outputs
         for follower in self._level.followers[index]:
             self._in_degree[follower] -= 1
@@ -318,8 +318,8 @@ class Scheduler:
                 self._ready.append(follower)
         self._remaining -= 1
 
-    def has_settled(self) -> None:
-        """Go on with what has become ready, or end."""
+    def proceed(self) -> None:
+        """Run the nodes that have become ready, or end."""
         self._arm()
         if not self._remaining and not self._finished.done():
             self._finished.set_result(None)

@@ -61,7 +61,7 @@ class Session:
                 _flush()
                 os._exit(status)
             report = {"exit": status, "value": value, "cpu": _used() - used}
-            self._settle(bytes.fromhex(call["mark"]), report, self._found(call["output"]), call["room"])
+            self._report_end(bytes.fromhex(call["mark"]), report, self._found(call["output"]), call["room"])
 
     def _read_call(self) -> dict[str, Any] | None:
         head = self._read(_LENGTH)
@@ -140,7 +140,7 @@ class Session:
                 sys.excepthook(type(error), error, trace)
             return 1, None
 
-    def _settle(self, mark: bytes, report: dict[str, Any], folder: str, room: int) -> None:
+    def _report_end(self, mark: bytes, report: dict[str, Any], folder: str, room: int) -> None:
         """Say that the call is over, on all pipes, which marks what belongs to it.
 
         Up to `room` bytes of the files that it left are sent; after a failure they are, when another call succeeds.

@@ -13,7 +13,7 @@ from tavern_tools.api.toolcalls import ToolCallRequest
 
 
 class ParserOptions(Model):
-    """What a parser may know beforehand: the parameter names of each tool, to settle whether a digit at
+    """What a parser may know beforehand: the parameter names of each tool, to decide whether a digit at
     the end of a key is part of the name or the number of a step; those of tools that are `closed`, and take nothing
     else; and which `aliases` stand for which tool. Read only: parsers share it."""
 

@@ -1,4 +1,4 @@
-"""A catalog in the making: definitions are completed, filtered by plugins, and settled against each other.
+"""A catalog in the making: definitions are completed, filtered by plugins, and marked where a dependency is missing.
 
 Where they come from is the registry's business.
 """
@@ -115,7 +115,7 @@ class Building:
             tool_id: tuple(tool for _, tool in newest_first(self._tools[tool_id].items()))
             for tool_id in sorted(self._tools)
         }
-        self._settle_dependencies(versions, nodes)
+        self._mark_unmet_dependencies(versions, nodes)
         return Catalog(versions, tuple(self._problems), nodes, frozenset(self._workflows))
 
     async def _filter_nodes(self, nodes: NodeTools) -> None:
@@ -130,16 +130,16 @@ class Building:
             elif definition is not tool.definition:
                 nodes.put(full_type, replace(tool, definition=definition))
 
-    def _settle_dependencies(self, versions: dict[str, tuple[Tool, ...]], nodes: NodeTools) -> None:
+    def _mark_unmet_dependencies(self, versions: dict[str, tuple[Tool, ...]], nodes: NodeTools) -> None:
         waiting = [tool for tools in versions.values() for tool in tools if tool.definition.dependencies]
-        settled = False
-        while not settled:
-            settled = True
+        is_complete = False
+        while not is_complete:
+            is_complete = True
             for tool in [tool for tool in waiting if tool.unmet is None]:
                 missing = self._missing(tool.definition, versions, nodes)
                 if missing is None:
                     continue
-                settled = False
+                is_complete = False
                 definition = tool.definition.model_copy(update={"unavailable": missing})
                 without = replace(tool, definition=definition, unmet=Unmet(missing, ToolErrorType.DEPENDENCY))
                 versions[definition.id] = tuple(without if t is tool else t for t in versions[definition.id])

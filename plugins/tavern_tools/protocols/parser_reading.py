@@ -25,14 +25,14 @@ class Found(NamedTuple):
 
 @dataclass(eq=False)
 class ParserReading:
-    """A parser at work on the text from `begin` on: how far it was fed, and how far it returned text (`settled`)."""
+    """A parser at work on the text from `begin` on: how far it was `fed`, and how far it `returned` text."""
 
     owner: int
     opening: re.Pattern[str]
     parser: ActionParser
     begin: int
     fed: int
-    settled: int
+    returned: int
     found: deque[Found] = field(default_factory=deque)
     blocks: dict[int, int] = field(default_factory=dict)
     took: bool = False  # whether there was a call behind the text that was returned last
@@ -43,7 +43,7 @@ class ParserReading:
         for item in self.found:
             if item.kind != "text":
                 return item.begin
-        return self.settled if self.settled < self.fed else None
+        return self.returned if self.returned < self.fed else None
 
     def feed(self, text: str) -> None:
         """Feed the text behind what was fed. Raises what the parser raises."""
@@ -54,9 +54,9 @@ class ParserReading:
         """Feed no more. Raises what the parser raises."""
         self.finished = True
         self._take(self.parser.finish())
-        if self.settled < self.fed:
-            self._add("gap", self.settled, self.fed)
-            self.settled = self.fed
+        if self.returned < self.fed:
+            self._add("gap", self.returned, self.fed)
+            self.returned = self.fed
 
     def _take(self, events: list[ParseEvent]) -> None:
         events = checked_events(events)
@@ -66,22 +66,22 @@ class ParserReading:
                 self._take_text(event, refused)
             else:
                 self.took = self.took or event.kind == "call"
-                self.found.append(Found("event", self.settled, self.settled, event))
+                self.found.append(Found("event", self.returned, self.returned, event))
 
     def _take_text(self, event: ParseEvent, refused: list[int]) -> None:
         if not event.text:
             return
         if event.offset is None and self.took:
             raise PluginFailure("returned text without its offset, expected one from a protocol with openings")
-        begin = self.settled if event.offset is None else self.begin + event.offset
+        begin = self.returned if event.offset is None else self.begin + event.offset
         end = begin + len(event.text)
         if end > self.fed:
             raise PluginFailure(f"returned text up to character {end - self.begin} of {self.fed - self.begin}")
-        if begin < self.settled:
-            self.found.append(Found("event", self.settled, self.settled, event))
+        if begin < self.returned:
+            self.found.append(Found("event", self.returned, self.returned, event))
             return
-        if begin > self.settled:
-            self._add("gap", self.settled, begin)
+        if begin > self.returned:
+            self._add("gap", self.returned, begin)
         place = bisect_left(refused, begin)
         if place == len(refused) or refused[place] >= end:
             self._add("text", begin, end)
@@ -91,7 +91,7 @@ class ParserReading:
             if begin < block:
                 self._add("text", begin, block)
             self._add("block", block, end)
-        self.settled = end
+        self.returned = end
         self.took = False
 
     def _add(self, kind: Literal["text", "block", "gap"], begin: int, end: int) -> None:

@@ -121,8 +121,8 @@ class SceneMember(Model):
 
 class SceneWake(Model):
     """Something that an agent is to do: answer an event, which `depth` others led to, or speak in turn where there is
-    none. `message` is what it is given for that once it is settled, with what was said up to the message `heard`; its
-    run comes after the run `after`."""
+    none. `message` is the text it receives for that, set when its turn comes, with what was said up to the message
+    `heard`; its run comes after the run `after`."""
 
     id: str
     instance_id: str

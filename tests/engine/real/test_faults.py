@@ -9,7 +9,7 @@ import pytest
 from helpers.repetition import repetitions
 
 from benchmarks.faultchild import Place, graph_of
-from benchmarks.faults import Account, kill_many, settle
+from benchmarks.faults import Account, await_end, kill_many
 from tavern_host import EXECUTION_ENGINE
 
 
@@ -32,5 +32,5 @@ async def test_a_run_that_is_lost_is_noticed(tmp_path: Path) -> None:
     place, account = Place(tmp_path), Account()
     place.fill()
     async with place.host(serving=True) as host:
-        await settle(host.services.get(EXECUTION_ENGINE), "run_that_is_gone", graph_of(0), account)
+        await await_end(host.services.get(EXECUTION_ENGINE), "run_that_is_gone", graph_of(0), account)
     assert list(account.lost) == ["run_that_is_gone"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.survival import killed, say
 from task_bench import opened
-from test_callbacks import SECRET, receiving, settled
+from test_callbacks import SECRET, final_callback, receiving
 
 from tavern_tools.api.toolcalls import TaskStatus
 
@@ -28,5 +28,5 @@ async def test_what_a_killed_host_owed_the_next_tells(tmp_path: Path) -> None:
         settings = {"callbackHosts": [receiver.place], "callbackSecret": SECRET}
         (task_id,) = await killed(owe, tmp_path / "p", receiver.url, settings, lines=1)
         async with opened(tmp_path / "p", **settings) as bench:
-            assert (await settled(bench, await bench.ended(task_id))).status == "delivered"
+            assert (await final_callback(bench, await bench.ended(task_id))).status == "delivered"
     assert json.loads(receiver.requests[0][1])["task"]["status"] == "unknown"
