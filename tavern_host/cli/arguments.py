@@ -68,9 +68,9 @@ def global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
 def _project_in(rest: Sequence[str]) -> str | None:
     """Return the value of the last `--project` among the words of a command, or None."""
     words = rest[: rest.index("--")] if "--" in rest else rest
-    given = [after for word, after in pairwise(words) if word == "--project"]
-    given += [word.partition("=")[2] for word in words if word.startswith("--project=")]
-    return given[-1] if given else None
+    projects = [after for word, after in pairwise(words) if word == "--project"]
+    projects += [word.partition("=")[2] for word in words if word.startswith("--project=")]
+    return projects[-1] if projects else None
 
 
 def parse(

@@ -156,8 +156,8 @@ class Identity(Model):
             return True
         if self.session and access == "read" and any(fnmatchcase(where, pattern) for pattern in _OWN):
             return True
-        given = (permission.partition(":") for permission in self.projects.get(project, self.permissions))
-        return any(name == access and (not colon or fnmatchcase(where, pattern)) for name, colon, pattern in given)
+        granted = (permission.partition(":") for permission in self.projects.get(project, self.permissions))
+        return any(name == access and (not colon or fnmatchcase(where, pattern)) for name, colon, pattern in granted)
 
     def require(self, access: Access, where: str, project: str = "") -> None:
         """Raise `Forbidden` unless the user may use a route or message; see `may`."""

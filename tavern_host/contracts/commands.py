@@ -103,10 +103,10 @@ class CommandInfo(Model):
     at_server: bool = False
     parameters: list[CommandParameter] = Field(default_factory=list)
 
-    def arguments(self, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    def arguments(self, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the arguments of the handler. Raises `InvalidInput` for a name that no parameter has, and for a value
         that is none for its parameter."""
         parameters = {parameter.key: parameter for parameter in self.parameters}
-        if unknown := given.keys() - parameters.keys():
+        if unknown := values.keys() - parameters.keys():
             raise InvalidInput(f"{self.name} has no parameter {min(unknown)!r}")
-        return {key: parameter.read(given.get(key)) for key, parameter in parameters.items()}
+        return {key: parameter.read(values.get(key)) for key, parameter in parameters.items()}

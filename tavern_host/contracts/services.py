@@ -52,7 +52,7 @@ def reads(method: F | None = None, *, since: int = 1) -> F | Callable[[F], F]:
     Bare, or as `@reads(since=2)` with the interface version that introduced the method; see `acts`.
     """
     info = MethodInfo(permission=None, since=since)
-    return (lambda given: _mark(given, info)) if method is None else _mark(method, info)
+    return (lambda function: _mark(function, info)) if method is None else _mark(method, info)
 
 
 def reads_content(permission: str, allows: str, *, since: int = 1) -> Callable[[F], F]:

@@ -90,10 +90,10 @@ class LoadedHookResult:
 
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last."""
-        given = [*map(handed_over, arguments), self._context]
+        sent = [*map(handed_over, arguments), self._context]
         self._in_flight.check()
         with self._in_flight.use_for_call(handler):
-            result = self._runtime.call(handler, *given)
+            result = self._runtime.call(handler, *sent)
             return await result if isinstance(result, Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:

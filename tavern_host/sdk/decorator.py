@@ -268,8 +268,8 @@ def _context_parameter(function: Any, context: type, what: str) -> str | None:
 
 def _placement(code: NodeCode, blocking: bool, isolated: bool) -> Literal["loop", "thread", "process"]:
     """Return the placement that was asked for. Raises `TypeError` where the function cannot be run so."""
-    given = code.definition.traits.placement
-    blocking, isolated = blocking or given == "thread", isolated or given == "process"
+    declared = code.definition.traits.placement
+    blocking, isolated = blocking or declared == "thread", isolated or declared == "process"
     target: Any = code.target
     name, option = target.__qualname__, "isolated=True" if isolated else "blocking=True"
     if not blocking and not isolated:
@@ -290,13 +290,13 @@ def _placement(code: NodeCode, blocking: bool, isolated: bool) -> Literal["loop"
 
 
 def _traits(code: NodeCode, placement: Literal["loop", "thread", "process"], cached: bool) -> NodeTraits:
-    given = code.definition.traits
+    declared = code.definition.traits
     function = getattr(code.target, "run", code.target) if code.is_class else code.target
     return NodeTraits(
         streams=inspect.isasyncgenfunction(function),
         stateful=code.is_class,
         placement=placement,
-        cached=cached and given.cached,
+        cached=cached and declared.cached,
         checks_change=code.change is not None,
         wants_call=code.context_parameter is not None,
         actions=tuple(code.actions),

@@ -44,8 +44,8 @@ def make_app(
     app = web.Application(middlewares=[logged, guard], client_max_size=MAX_BODY)
     app[SERVED] = projects = host if isinstance(host, ServedProjects) else ServedProjects(host)
     app.cleanup_ctx.append(projects.of_application)
-    projects.keep_secret(given := token if callable(token) else partial(str, token))
-    app[GATE] = Gate(given, reach or Reach(port))
+    projects.keep_secret(get_token := token if callable(token) else partial(str, token))
+    app[GATE] = Gate(get_token, reach or Reach(port))
     app[REFUSALS] = Refusals()
     app.on_shutdown.append(_write_refusals)
     app[OWN_ROUTES] = ROUTES

@@ -37,9 +37,9 @@ async def _carry_out(request: web.Request) -> web.StreamResponse:
     command = host.registrations.commands.get(name)
     if command is None or not command.info.at_server:
         raise NotFound(f"there is no command {name!r} that a server carries out")
-    given = read_json_object(await body_of(request), "the body")
+    body = read_json_object(await body_of(request), "the body")
     COMMANDED.set(call_of(host, "operate", _PATH).admission)
-    events = _events(host, command, command.info.arguments(given))
+    events = _events(host, command, command.info.arguments(body))
     still = partial(request.app[GATE].still, request, "operate", _PATH, host)
     return await send_events(
         request, events, partial(host.report_failure, command.plugin, f"the command {name}"), still

@@ -33,8 +33,8 @@ _log = logging.getLogger("tavern.server")
 @web.middleware
 async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Log each request that changes something or fails, under an id that its answer has as `X-Request-Id`."""
-    given = request.headers.get("X-Request-Id", "")
-    request[REQUEST_ID] = given if _ID.fullmatch(given) else new_id("request")
+    request_id = request.headers.get("X-Request-Id", "")
+    request[REQUEST_ID] = request_id if _ID.fullmatch(request_id) else new_id("request")
     began = time.perf_counter()
     CATALOGUE.set(catalogue(of_browser(request.headers.get("Accept-Language", ""))))
     with logged_with(request=request[REQUEST_ID]):

@@ -238,10 +238,10 @@ class HostSettings(Settings):
             self._publish(SETTINGS_CHANGED, {"plugin": plugin, "keys": keys})
 
 
-def _checked_value(item: SettingItem, given: Any, current: Any) -> tuple[Any, str | None]:
+def _checked_value(item: SettingItem, new: Any, current: Any) -> tuple[Any, str | None]:
     """Return a new value with the present secrets where masks stand for them, or what is wrong with it."""
     try:
-        value = unmasked(item, given, current)
+        value = unmasked(item, new, current)
     except MaskedValue as error:
         return None, f"{item.key!r} {error}"
     if wrong := item.problem(value):

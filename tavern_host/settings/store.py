@@ -53,8 +53,8 @@ def meant(key: str, plugin: str, declared: Iterable[str]) -> str | None:
     """Return `did you mean …?` for a plugin's setting that it does not declare; what all keys share does not count."""
     prefix = prefix_of(plugin)
     near = near_names(key.removeprefix(prefix), [name.removeprefix(prefix) for name in declared])
-    given = prefix if key.startswith(prefix) else ""
-    return f"did you mean {' or '.join(given + name for name in near)}?" if near else None
+    start = prefix if key.startswith(prefix) else ""
+    return f"did you mean {' or '.join(start + name for name in near)}?" if near else None
 
 
 @dataclass

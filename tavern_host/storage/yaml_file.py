@@ -253,15 +253,15 @@ class _Reader:
             return self.places.problem(location, f"unknown key {where!r}", suggest(str(location[-1]), known))
         if error["type"] == "missing":
             return self.places.problem(location, f"the key {where!r} is missing")
-        given = error.get("input")
+        value = error.get("input")
         text = _INSTANCE.sub("", error["msg"].removeprefix("Value error, "))
         hint, written = None, self._written.get(location, "")
         if error["type"] == "string_type" and written:
             hint = f'write it in quotes: "{written}"'
         if not location:
             return self.places.problem(location, text)
-        found = written or ("nothing" if given is None else _short(given))
-        if is_hidden(str(location[-1]), given):
+        found = written or ("nothing" if value is None else _short(value))
+        if is_hidden(str(location[-1]), value):
             found, hint = MASK, hint and "write it in quotes"
         found = without_credentials(found)
         return self.places.problem(location, f"{where}: {text[:1].lower()}{text[1:]}, found {found}", hint)

@@ -137,10 +137,10 @@ def make_host(request: pytest.FixtureRequest, tavern_project: Path, tavern_folde
     folder = request.node.path.parent
     recorder = request.getfixturevalue("call_recorder") if "call_recorder" in request.fixturenames else None
 
-    def make(**given: Any) -> Host:
+    def make(**overrides: Any) -> Host:
         from tavern_host.host import Host
 
-        options: HostOptions = {**marked, **_checked(given, "make_host")}  # type: ignore[typeddict-item]
+        options: HostOptions = {**marked, **_checked(overrides, "make_host")}  # type: ignore[typeddict-item]
         plugins = _plugins(options, folder)
         for option, prepare in _added_options().items():
             if option in options:
@@ -229,8 +229,8 @@ def _added_options() -> dict[str, str]:
 
 def _plugins(options: HostOptions, relative_to: Path) -> list[Path | ModuleType]:
     found: list[Path | ModuleType] = []
-    for given in options.get("plugins", ()):
-        plugin = given if isinstance(given, ModuleType) else relative_to / given
+    for entry in options.get("plugins", ()):
+        plugin = entry if isinstance(entry, ModuleType) else relative_to / entry
         if isinstance(plugin, Path) and not (plugin / "plugin.yaml").is_file():
             pytest.fail(f"{plugin} is no plugin: it has no plugin.yaml; give the folder that has it", pytrace=False)
         found.append(plugin)
