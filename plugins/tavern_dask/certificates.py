@@ -24,24 +24,24 @@ def security_of(address: str, context: PluginContext) -> Security | None:
         get_address_host_port(address)
     except ValueError as error:
         raise Misconfigured(f"{_OWN}scheduler is not such as tls://scheduler.example:8786, or local: {error}") from None
-    given = {key: Path(path).expanduser().absolute() for key in _FILES if (path := context.settings.get(key))}
-    if not given and not address.startswith(("tls:", "wss:")):
+    files = {key: Path(path).expanduser().absolute() for key in _FILES if (path := context.settings.get(key))}
+    if not files and not address.startswith(("tls:", "wss:")):
         return None
-    if lacking := ", ".join(_OWN + key for key in _FILES if key not in given):
+    if lacking := ", ".join(_OWN + key for key in _FILES if key not in files):
         raise Misconfigured(f"the certificates for the Dask cluster are not complete; not set: {lacking}")
-    for key, path in given.items():
+    for key, path in files.items():
         try:
-            content, tls = path.read_bytes(), ssl.create_default_context(cafile=given["tlsCa"])
+            content, tls = path.read_bytes(), ssl.create_default_context(cafile=files["tlsCa"])
             if key == "tlsCert" and (end := load_pem_x509_certificate(content).not_valid_after_utc) < clock.now():
                 raise Misconfigured(f"{_OWN}{key}: {path} was valid until {end:%Y-%m-%d %H:%M} UTC")
             if key == "tlsKey":
-                tls.load_cert_chain(given["tlsCert"], path, password="")  # a password would be asked for
+                tls.load_cert_chain(files["tlsCert"], path, password="")  # a password would be asked for
         except (ssl.SSLError, ValueError):
             what = "no key of tlsCert in PEM, or has a password" if key == "tlsKey" else "no certificate in PEM"
             raise Misconfigured(f"{_OWN}{key}: {path} is {what}") from None
         except OSError as error:
             raise Misconfigured(f"{_OWN}{key}: {path} cannot be read: {error.strerror}") from None
-    return Security(require_encryption=True, **{_FILES[key]: str(path) for key, path in given.items()})
+    return Security(require_encryption=True, **{_FILES[key]: str(path) for key, path in files.items()})
 
 
 def reason(error: BaseException) -> str:

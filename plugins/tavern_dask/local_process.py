@@ -42,6 +42,6 @@ async def main(about: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     logging.getLogger("distributed").setLevel(logging.WARNING)
-    given = json.loads(sys.stdin.readline())
+    about = json.loads(sys.stdin.readline())
     with dask.config.set(CONFIG):
-        asyncio.run(main(given))
+        asyncio.run(main(about))

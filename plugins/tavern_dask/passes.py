@@ -212,8 +212,8 @@ class Pass:
         results: list[RemoteResult] = []
         if finished:
             answer = await self._gathered(client, [future.key for future in finished])
-            for given in answer.get("data", {}).values():
-                results += given.results if isinstance(given, Outcome) else given
+            for outcome in answer.get("data", {}).values():
+                results += outcome.results if isinstance(outcome, Outcome) else outcome
             if answer["status"] != "OK":  # a worker was lost with some of them
                 await asyncio.sleep(_SHORT)
                 completed.update(finished)

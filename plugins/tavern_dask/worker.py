@@ -103,7 +103,7 @@ class _Misplaced(Exception):
 def run_work(encoded: bytes, contents: list[Contents], *before: Outcome) -> Outcome:
     """Run a `Work`, with the contents of its nodes; `before` are the outcomes of those whose values it takes."""
     work: Work = decode(encoded, Work)
-    values = {number: given for outcome in before for number, given in outcome.values.items()}
+    values = {number: found for outcome in before for number, found in outcome.values.items()}
     own, results = dict[int, Values](), list[RemoteResult]()
     for placed, (inputs, binary, blobs) in zip(work.nodes, contents, strict=True):
         if work.is_noted:

@@ -86,14 +86,14 @@ def _plain_prompts(value: dict[str, Any], where: str) -> list[Prompt]:
 
 
 def _prompts(value: dict[str, Any], where: str) -> list[Prompt]:
-    given = value["prompts"]
-    if not isinstance(given, list) or not all(isinstance(prompt, dict) for prompt in given):
+    entries = value["prompts"]
+    if not isinstance(entries, list) or not all(isinstance(prompt, dict) for prompt in entries):
         raise InvalidInput(f"{where}.prompts: expected a list of objects")
-    if len(given) > MAX_PROMPTS:
-        raise InvalidInput(f"{where}.prompts: {len(given):,} are too many; at most {MAX_PROMPTS:,} are possible")
+    if len(entries) > MAX_PROMPTS:
+        raise InvalidInput(f"{where}.prompts: {len(entries):,} are too many; at most {MAX_PROMPTS:,} are possible")
     known: dict[str, Prompt] = {}
     enabled: dict[str, bool] = {}
-    for index, prompt in enumerate(given):
+    for index, prompt in enumerate(entries):
         place = f"{where}.prompts[{index}]"
         read = _prompt(prompt, place)
         known[read.identifier] = read

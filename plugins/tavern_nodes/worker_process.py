@@ -91,16 +91,16 @@ class _Process:
         """
         child = self._start()
         try:
-            given = _exchange(child, request, report)
+            output = _exchange(child, request, report)
         finally:
             self.end()
             self._bury(child)
-        head, found, payload = given[:-TRAILER].partition(b"\n")
+        head, found, payload = output[:-TRAILER].partition(b"\n")
         about = json.loads(head) if found else {}
         if len(payload) == about.get("size"):
             return about["trace"], payload
         try:
-            status = int(given[-TRAILER:])
+            status = int(output[-TRAILER:])
         except ValueError:  # the function ended both processes
             status = child.returncode
         raise PluginFailure(f"{self._what}: its process {_ending(status)} before it answered")

@@ -29,9 +29,9 @@ def edges(context: CheckContext) -> Iterator[Finding]:
     verdicts: dict[tuple[int, int], str | None] = {}
     for edge, place in zip(context.workflow.edges, context.reading.edge_places, strict=True):
         source, target = nodes.get(edge.source), nodes.get(edge.target)
-        given = source.outputs.get(edge.source_handle) if source is not None else None
-        if given is None:
-            given, finding = _output(context, edge, place, source)
+        source_slot = source.outputs.get(edge.source_handle) if source is not None else None
+        if source_slot is None:
+            source_slot, finding = _output(context, edge, place, source)
             if finding is not None:
                 yield finding
         key = edge.target_handle
@@ -46,15 +46,15 @@ def edges(context: CheckContext) -> Iterator[Finding]:
             fed[edge.target, key].append(place)
         if edge.source_handle == ERROR_OUTPUT:
             context.routed.add(edge.source)
-        if source is None or target is None or given is None or wanted is None:
+        if source is None or target is None or source_slot is None or wanted is None:
             continue
-        pair = (id(given), id(wanted))
+        pair = (id(source_slot), id(wanted))
         if pair not in verdicts:
-            verdicts[pair] = compatible(given, wanted)
+            verdicts[pair] = compatible(source_slot, wanted)
         if (problem := verdicts[pair]) is not None:
             yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)
         if not is_flat and not is_deep:
-            problem = _border(context, edge, place, source, target, given, key)
+            problem = _border(context, edge, place, source, target, source_slot, key)
             if problem is not None:
                 yield Finding(("edges", place), f"{_ends(edge)}: {problem}", edge.target, key)
 
@@ -130,7 +130,7 @@ def _border(
     place: int,
     source: CheckedNode,
     target: CheckedNode,
-    given: SlotDefinition,
+    source_slot: SlotDefinition,
     key: str,
 ) -> str | None:
     """Say why an edge cannot cross the loops' borders as it does, else note who waits for whom because of it.
@@ -156,7 +156,7 @@ def _border(
     if into_inner:
         return f"{quoted(key)} takes edges from inside of the loop"
     child = around[around.index(begin) - 1] if begin is not None else around[-1]
-    if given.is_stream:
+    if source_slot.is_stream:
         return f"a stream does not go into a loop; collect it outside of {quoted(child)}"
     if not from_inner:
         context.links.setdefault((edge.source, child), place)

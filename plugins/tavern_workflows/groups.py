@@ -97,8 +97,8 @@ class Groups:
         identifier = group_reference(node)
         path = ("nodes", place, "configValues", GROUP_REFERENCE)
         if identifier is None:
-            given = node.config_values.get(GROUP_REFERENCE)
-            got = "nothing" if given is None else "empty text" if given == "" else json_type(given)
+            reference = node.config_values.get(GROUP_REFERENCE)
+            got = "nothing" if reference is None else "empty text" if reference == "" else json_type(reference)
             yield Finding(path, f"expected the id of a workflow, got {got}", node.id)
         elif identifier in self._cyclic:
             chain = " → ".join(self._cycle(identifier))

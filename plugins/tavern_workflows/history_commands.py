@@ -36,8 +36,8 @@ async def history(arguments: dict[str, JsonValue], context: PluginContext) -> As
 async def restore(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Make a revision the file again."""
     manager, workflow_id = context.services.get(WORKFLOW_MANAGER), workflow_id_of(str(arguments["workflow"]))
-    given = arguments["number"]
-    number = int(str(given)) if given is not None else await _last(workflow_id, context)
+    value = arguments["number"]
+    number = int(str(value)) if value is not None else await _last(workflow_id, context)
     kept = await manager.get(f"{workflow_id}@r{number}")
     saved = await manager.save(workflow_id, kept.workflow, call=operator_call(context.project.id))
     yield CommandOutput(kind="message", text=f"the workflow {workflow_id} is as in revision {number} again")

@@ -120,10 +120,10 @@ async def search(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 
 def _number(request: HttpRequest) -> int:
-    given = request.parameters["number"]
-    if not (given.isascii() and given.isdigit() and len(given) <= 15):
-        raise NotFound(f"there is no revision {given!r}: they are numbers")
-    return int(given)
+    number = request.parameters["number"]
+    if not (number.isascii() and number.isdigit() and len(number) <= 15):
+        raise NotFound(f"there is no revision {number!r}: they are numbers")
+    return int(number)
 
 
 async def _answer(request: HttpRequest, draft: WorkflowDraft) -> HttpResponse:

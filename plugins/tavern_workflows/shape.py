@@ -154,21 +154,21 @@ class _Shape:
 
     def items(self, document: dict[str, Any], kind: str, model: type[M]) -> tuple[list[M], list[int]]:
         """Return the well-formed items of a list, and at which index each of them stands."""
-        given = document.get(kind, [])
-        if not isinstance(given, list):
-            self.findings.append(Finding((kind,), f"expected a list, got {json_type(given)}"))
+        values = document.get(kind, [])
+        if not isinstance(values, list):
+            self.findings.append(Finding((kind,), f"expected a list, got {json_type(values)}"))
             return [], []
         found: dict[int, list[Finding]] = {}
-        for place, item in enumerate(given):
+        for place, item in enumerate(values):
             if beyond := _beyond_reason(item, (kind, place)):
                 found[place] = beyond
-        places = [place for place in range(len(given)) if place not in found]
+        places = [place for place in range(len(values)) if place not in found]
         try:
-            items = _list_of(model).validate_python([given[place] for place in places])
+            items = _list_of(model).validate_python([values[place] for place in places])
         except ValidationError as error:
-            found |= _item_findings(error, given, kind, places)
+            found |= _item_findings(error, values, kind, places)
             places = [place for place in places if place not in found]
-            items = _list_of(model).validate_python([given[place] for place in places])
+            items = _list_of(model).validate_python([values[place] for place in places])
         self.findings += [finding for place in sorted(found) for finding in found[place]]
         return items, places
 
@@ -310,13 +310,13 @@ def _errors(error: ValidationError) -> list[ErrorDetails]:
     return error.errors(include_url=False, include_context=False, include_input=False)
 
 
-def _item_findings(error: ValidationError, given: list[Any], kind: str, places: list[int]) -> dict[int, list[Finding]]:
+def _item_findings(error: ValidationError, values: list[Any], kind: str, places: list[int]) -> dict[int, list[Finding]]:
     """Return pydantic's findings on the items of a list, of which those at `places` were read, by their places."""
     problems: dict[int, list[ErrorDetails]] = {}
     for found in _errors(error):
         place = places[int(found["loc"][0])]
         problems.setdefault(place, []).append({**found, "loc": found["loc"][1:]})
-    return {place: _shape_findings(found, given[place], (kind, place)) for place, found in problems.items()}
+    return {place: _shape_findings(found, values[place], (kind, place)) for place, found in problems.items()}
 
 
 def _shape_findings(problems: list[ErrorDetails], item: Any, path: tuple[str | int, ...]) -> list[Finding]:

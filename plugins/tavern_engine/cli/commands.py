@@ -101,7 +101,7 @@ def _document_in(path: Path) -> dict[str, Any] | None:
 
 async def _inputs(arguments: dict[str, Any], workflow: Workflow) -> dict[str, JsonValue]:
     """Return the values of `--inputs`, and of `--input` above them. Raises `InvalidInput`."""
-    values = await _given(arguments["inputs"])
+    values = await _values_of(arguments["inputs"])
     for item in arguments["input"]:
         key, found, text = item.partition("=")
         if not found or not key:
@@ -112,14 +112,14 @@ async def _inputs(arguments: dict[str, Any], workflow: Workflow) -> dict[str, Js
     return values
 
 
-async def _given(file: object) -> dict[str, Any]:
-    """Return the values in the file that an option names, if it is given."""
+async def _values_of(file: object) -> dict[str, Any]:
+    """Return the values in the file that an option names; none where it names no file."""
     return {} if file is None else await asyncio.to_thread(_values_in, str(file))
 
 
 async def _overrides(arguments: dict[str, Any]) -> dict[str, dict[str, JsonValue]]:
     """Return the outputs of `--overrides`, and of `--override` above them. Raises `InvalidInput`."""
-    values = await _given(arguments["overrides"])
+    values = await _values_of(arguments["overrides"])
     for item in arguments["override"]:
         place, found, text = item.partition("=")
         node, _, key = place.rpartition(".")

@@ -123,15 +123,15 @@ class EdgeCompiler:
         token: str,
     ) -> None:
         """Add an edge, through the loops that contain its end."""
-        level, index, handle, given = out
+        level, index, handle, source_slot = out
         if level is not end[0]:
             inward = end[0].path_from(level)
             if inward is None:
                 self._problems.append(f"edge {name}: it leads out of a loop; only the loop's own outputs do")
                 return
-            if given.is_stream:
+            if source_slot.is_stream:
                 self._problems.append(f"edge {name}: a stream cannot go into a loop")
                 return
             for body in inward:
-                index, level, handle = body.capture(name, index, handle, given), body, VALUE
-        level.connect(name, index, handle, end[1], end[2], given, end[3], convert, order, token, edge.id)
+                index, level, handle = body.capture(name, index, handle, source_slot), body, VALUE
+        level.connect(name, index, handle, end[1], end[2], source_slot, end[3], convert, order, token, edge.id)

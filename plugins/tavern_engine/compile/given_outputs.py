@@ -62,9 +62,9 @@ def given_outputs(plan: Plan, overrides: Mapping[str, Mapping[str, JsonValue]]) 
                 add(f"the output {key!r} of {name!r} is read and not given", key)
         found[index] = values
         if node.role is Role.GROUP:
-            for key, source, given in _passed_on(node, values):
+            for key, source, item in _passed_on(node, values):
                 if plan.level.nodes[source].role is Role.RELAY:
-                    found[source] = {VALUE: given}
+                    found[source] = {VALUE: item}
                 else:
                     inside = plan.level.nodes[source].id
                     add(f"the output {key!r} of {name!r} is a stream of {inside!r}; give the outputs of that", key)

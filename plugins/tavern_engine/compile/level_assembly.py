@@ -69,8 +69,8 @@ def _put_displays_first(level: Level, others: list[int]) -> None:
 
 def _branching(gives: list[Source]) -> frozenset[int]:
     """Return which nodes have an output that may be left out; nodes of one kind share their slots."""
-    ways = {id(given) for given in set(gives) if any(slot.is_branch for slot in given.outputs.values())}
-    return frozenset(index for index, given in enumerate(gives) if id(given) in ways) if ways else frozenset()
+    ways = {id(source) for source in set(gives) if any(slot.is_branch for slot in source.outputs.values())}
+    return frozenset(index for index, source in enumerate(gives) if id(source) in ways) if ways else frozenset()
 
 
 def _maker(builder: LevelBuilder) -> Callable[[int], PlanNode]:
@@ -122,8 +122,8 @@ def _invocation(node: PlanNode, joins: Joins) -> Invocation | None:
 def _plain_inputs(shape: Shape, sources: list[int], written: dict[str, Any]) -> list[Input]:
     """Return the inputs of a node with a regular shape."""
     inputs = []
-    for source, (key, handle, given) in zip(sources, shape.slots, strict=True):
-        edge = InEdge("", source, handle, None, is_branch=bool(given.is_branch))
+    for source, (key, handle, slot) in zip(sources, shape.slots, strict=True):
+        edge = InEdge("", source, handle, None, is_branch=bool(slot.is_branch))
         inputs.append(Input(key, shape.kind.inputs[key], (edge,)))
     return inputs + [Input(key, shape.kind.inputs[key], ()) for key in shape.missing if key not in written]
 
@@ -159,16 +159,16 @@ def _put_other(builder: LevelBuilder, level: Level, index: int, early: dict[int,
                 raise InvalidInput(f"node {node.id}: the input {key!r} takes one edge and has {len(entries)}")
             _sort(builder, index, key, entries)
         into = []
-        for _, _, name, source, handle, given, wanted, convert, token in entries:
-            if given.is_stream:
+        for _, _, name, source, handle, source_slot, wanted, convert, token in entries:
+            if source_slot.is_stream:
                 # Others receive its items when it has ended; a relay of one stream is bypassed by its edges.
                 reads = bool(wanted.is_stream) and node.role is Role.NODE
                 into.append(_stream_edge(level, name, source, handle, convert, reads, index, builder, early))
             else:
-                into.append(InEdge(name, source, handle, convert, is_branch=bool(given.is_branch)))
+                into.append(InEdge(name, source, handle, convert, is_branch=bool(source_slot.is_branch)))
                 builder.link(source, index)
             shape.append((key, handle, token))
-            if convert is not None or given.is_stream:
+            if convert is not None or source_slot.is_stream:
                 is_direct_call = False
         if slot.multi or slot.is_stream:
             is_direct_call = False

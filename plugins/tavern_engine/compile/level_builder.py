@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tavern_engine.compile.bypass import PassThrough
-from tavern_engine.compile.node_kinds import IRREGULAR, GivenOutputs, Kind, Shape, Slots, Source
+from tavern_engine.compile.node_kinds import IRREGULAR, Kind, OwnOutputs, Shape, Slots, Source
 from tavern_engine.compile.plan import VALUE, PlanNode, Role
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import WorkflowNode
@@ -131,7 +131,7 @@ class LevelBuilder:
         """Add any other node, with its signature token; `inputs` are those of one without a kind."""
         index, kind = len(self.gives), built.kind
         self.documents.append(node)
-        self.gives.append(kind or GivenOutputs(built.outputs))
+        self.gives.append(kind or OwnOutputs(built.outputs))
         self.shapes.append(kind.shape if kind is not None else IRREGULAR)
         self.written.append(built.written)
         self.numbers.append(built.number)
@@ -167,7 +167,7 @@ class LevelBuilder:
         handle: str,
         target: int,
         key: str,
-        given: SlotDefinition,
+        source_slot: SlotDefinition,
         slot: SlotDefinition,
         convert: Converter | None,
         order: tuple[int | None, int] | None,
@@ -176,11 +176,11 @@ class LevelBuilder:
     ) -> None:
         """Add an edge, both ends of which are on this level."""
         self.shapes[target] = IRREGULAR
-        entry = (order, edge or name, name, source, handle, given, slot, convert, token)
+        entry = (order, edge or name, name, source, handle, source_slot, slot, convert, token)
         self.edges.setdefault(target, {}).setdefault(key, []).append(entry)
-        if not given.is_stream:
+        if not source_slot.is_stream:
             self.link(source, target)
-        if given.is_stream:
+        if source_slot.is_stream:
             self.has_streams = True
 
     def link(self, source: int, target: int) -> None:
@@ -199,12 +199,12 @@ class LevelBuilder:
             level = level.parent
         return path[::-1] if level is outer else None
 
-    def capture(self, name: str, index: int, handle: str, given: SlotDefinition) -> int:
+    def capture(self, name: str, index: int, handle: str, source_slot: SlotDefinition) -> int:
         """Add a relay for a value of the outer level, the same for all iterations; return its place."""
         assert self.parent is not None
         if (index, handle) not in self.captures:
             key = f"@{len(self.captures)}"
-            relay = self.relay(name, given.model_copy(update={"required": False}))
+            relay = self.relay(name, source_slot.model_copy(update={"required": False}))
             self.sources[key] = self.captures[index, handle] = relay
-            self.parent.connect(name, index, handle, self.zone, key, given, OPEN_SLOT, None, None)
+            self.parent.connect(name, index, handle, self.zone, key, source_slot, OPEN_SLOT, None, None)
         return self.captures[index, handle]

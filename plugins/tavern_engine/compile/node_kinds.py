@@ -56,7 +56,7 @@ class Source(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class GivenOutputs:
+class OwnOutputs:
     """The outputs of a node without a type: one that the compiler added, or a loop."""
 
     outputs: Slots
@@ -191,16 +191,16 @@ class Shape:
         return known[source]
 
     def _after(self, source: Source, handle: str, into: str) -> Shape:
-        given, wanted = source.outputs.get(handle), self.kind.inputs.get(into)
+        slot, wanted = source.outputs.get(handle), self.kind.inputs.get(into)
         is_plain = (
-            given is not None
+            slot is not None
             and wanted is not None
-            and not given.is_stream
+            and not slot.is_stream
             and into not in (key for key, _, _ in self.slots)
-            and compatible(given, wanted) is None
-            and converter(given, wanted) is None
+            and compatible(slot, wanted) is None
+            and converter(slot, wanted) is None
         )
-        return Shape(self.kind, (*self.slots, (into, handle, given))) if is_plain and given is not None else IRREGULAR
+        return Shape(self.kind, (*self.slots, (into, handle, slot))) if is_plain and slot is not None else IRREGULAR
 
 
 class _Irregular(Shape):

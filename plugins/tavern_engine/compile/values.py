@@ -16,9 +16,9 @@ from tavern_workflows.api.workflows import WorkflowProblem
 
 
 def interface_values(
-    workflow: Workflow, given: Mapping[str, JsonValue]
+    workflow: Workflow, inputs: Mapping[str, JsonValue]
 ) -> tuple[dict[str, Any], list[WorkflowProblem]]:
-    """Return the values of the workflow's interface inputs, and everything that is wrong with `given`.
+    """Return the values of the workflow's interface inputs, and everything that is wrong with `inputs`.
 
     Given values are brought to the type of their slot, those of a stream item by item; null counts as not given;
     defaults fill up.
@@ -26,13 +26,13 @@ def interface_values(
     slots = workflow.interface_inputs
     values: dict[str, Any] = {}
     problems = []
-    for key in given:
+    for key in inputs:
         if key not in slots:
             known = f"; it has {', '.join(slots)}" if slots else "; it has none"
             hint = did_you_mean(key, slots) or known
             problems.append(_problem(key, f"the workflow has no input {key!r}{hint}"))
     for key, slot in slots.items():
-        value = given.get(key)
+        value = inputs.get(key)
         if value is None:
             if slot.default is not None:
                 values[key] = slot.default

@@ -70,7 +70,7 @@ def _rows(body: bytes, head_length: int) -> list[NodeRow]:
         else:
             outputs[index][slot] = decode_value(body[place + where : place + where + size], kind)
     columns = zip(ids, signatures, times[:count], times[count:], outputs, strict=True)
-    rows = [NodeRow(id, signature, COMPLETE, began, ended, given) for id, signature, began, ended, given in columns]
+    rows = [NodeRow(id, signature, COMPLETE, began, ended, kept) for id, signature, began, ended, kept in columns]
     for row, (status, error, attempts, iteration, *more) in notes.items():
         info = None if error is None else ErrorInfo.model_validate(error)
         work = RemoteWork.model_validate(more[0]) if more else None

@@ -24,7 +24,7 @@ from tavern_engine.run.event_batch import STATUS_NAMES, shown
 from tavern_engine.run.json_values import JSON, TEXT, large
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.record import RunRecord, run_of
-from tavern_engine.run.run_blobs import given
+from tavern_engine.run.run_blobs import input_blobs
 from tavern_host import PluginContext
 from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.calls import system_call
@@ -77,7 +77,7 @@ class RunRecorder:
         `ServiceUnavailable` for one that cannot be written now."""
         self._live.add(record.id)
         try:
-            if blobs := given(record.workflow, record.request.inputs):
+            if blobs := input_blobs(record.workflow, record.request.inputs):
                 await self._context.blobs.hold(record.id, blobs)
             await self._record(record)
         except BaseException:

@@ -43,8 +43,8 @@ class FinishedRuns:
     def add(self, run: Run, record: RunRecord) -> None:
         """Remember a run that ended, and forget the oldest for it."""
         self.forget(run.id)
-        given = size_of([run.inputs, run.outputs, run.metadata], items=10**9) or 0
-        size = max(given + len(run.nodes) * _NODE + sum(record.nodes.sizes.values()), _RUN)
+        values_size = size_of([run.inputs, run.outputs, run.metadata], items=10**9) or 0
+        size = max(values_size + len(run.nodes) * _NODE + sum(record.nodes.sizes.values()), _RUN)
         self._runs[run.id] = run, size
         self.size += size
         while self._runs and self.size > self._limit():

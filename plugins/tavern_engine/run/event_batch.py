@@ -242,10 +242,10 @@ class EventBatch:
         state, mark = (State.GIVEN, "given") if are_given else (State.CACHED, "cached")
         streaming, ids, run_id, put = self._plan.streaming, self._plan.ids, self._run_id, self.table.put
         messages: list[Message] = []
-        for number, given in found:
+        for number, outputs in found:
             streams = streaming.get(number, ())
-            characters = None if streams else _characters(given)
-            display = given if characters is not None else shown(given, streams, self._see)
+            characters = None if streams else _characters(outputs)
+            display = outputs if characters is not None else shown(outputs, streams, self._see)
             put(number, state, display, None, None)
             self._weigh(number, display, characters)
             about = {"promptId": run_id, "nodeId": ids[number], "output": self._brought(number, display), mark: True}
@@ -287,18 +287,18 @@ class EventBatch:
         if done.unchecked:
             outputs = outputs.copy()
         for place in done.unchecked:
-            given, signature = outputs[place], done.signatures[place]
-            characters = _characters(given)
+            output, signature = outputs[place], done.signatures[place]
+            characters = _characters(output)
             if characters is not None:
                 lengths[signature] = characters
                 if characters > SMALL:
                     table.sizes[numbers[place]] = characters
                 continue
-            outputs[place] = display = given if is_json(given) else shown(given, see=self._see)
+            outputs[place] = display = output if is_json(output) else shown(output, see=self._see)
             self._weigh(numbers[place], display, None)
             cacheable.pop(signature, None)
             if signature and self.cache is not None:
-                self.cache.put(signature, given, is_owned=True)
+                self.cache.put(signature, output, is_owned=True)
         for unused in (None, PARTIAL):
             cacheable.pop(unused, None)
             lengths.pop(unused, None)
@@ -307,8 +307,8 @@ class EventBatch:
         table.complete(numbers, done.began, done.ended, outputs)
         run_id = self._run_id
         payloads: list[dict[str, Any]] = [
-            {"promptId": run_id, "nodeId": node_id, "output": given}
-            for node_id, given in zip(ids, outputs, strict=True)
+            {"promptId": run_id, "nodeId": node_id, "output": output}
+            for node_id, output in zip(ids, outputs, strict=True)
         ]
         for place in done.unchecked if table.sizes else ():
             payloads[place]["output"] = self._brought(numbers[place], outputs[place])
@@ -327,8 +327,8 @@ class EventBatch:
         signatures, digests, base = done.signatures, self._digests, self._base
         if PARTIAL in signatures:
             columns = (done.numbers, done.began, done.ended, done.outputs, signatures)
-            for number, began, ended, given, signature in zip(*columns, strict=True):
-                self._journal_event(journal, NodeEvent(0, number, State.DONE, began, ended, given, signature, None))
+            for number, began, ended, output, signature in zip(*columns, strict=True):
+                self._journal_event(journal, NodeEvent(0, number, State.DONE, began, ended, output, signature, None))
             return
         if None in signatures:
             signatures = [s or digests.get(number) for s, number in zip(signatures, done.numbers, strict=True)]
@@ -352,12 +352,12 @@ class EventBatch:
     def _pass_event(self, row: NodeEvent, *, is_superseded: bool) -> Message | None:
         """Pass one event on; return its message. `is_superseded`: the node completed in a later iteration of its
         loop since, so the table has that already."""
-        _, number, state, began, ended, given, signature, error = row
+        _, number, state, began, ended, output, signature, error = row
         streams = self._plan.streaming.get(number, ())
-        characters = _characters(given) if given is not None and not streams else None
-        display = given
-        if given is not None and characters is None and (streams or not is_json(given)):
-            display = shown(given, streams, self._see)
+        characters = _characters(output) if output is not None and not streams else None
+        display = output
+        if output is not None and characters is None and (streams or not is_json(output)):
+            display = shown(output, streams, self._see)
         is_timed = state != State.SKIPPED
         if is_timed and self._is_inner and number not in self._plan.loops:  # a loop counts its own iterations
             self.table.count_iteration((number,))
@@ -374,25 +374,25 @@ class EventBatch:
             return "NODE_ERROR", {**about, "errorDetails": error.to_json()}
         if state == State.BYPASSED:
             return "NODE_BYPASSED", {**about, "pseudoOutputs": display or {}}
-        if state != State.DONE or given is None or display is None:
+        if state != State.DONE or output is None or display is None:
             return None
         if signature and self.cache is not None:
             if characters is not None:
-                self.cache.put_plain({signature: given}, characters)
+                self.cache.put_plain({signature: output}, characters)
             else:
-                self.cache.put(signature, given, is_owned=True)
+                self.cache.put(signature, output, is_owned=True)
         if streams:
             display = brief(display, streams)
         return "NODE_COMPLETE", {**about, "output": self._brought(number, display)}
 
     def _journal_event(self, journal: RunJournal, row: NodeEvent) -> None:
-        _, number, state, began, ended, given, signature, error = row
+        _, number, state, began, ended, output, signature, error = row
         name = _NAMES[state]
-        if signature == PARTIAL and given is not None:
-            name, given = "partial", shown(given, self._plan.streaming.get(number, ()))
+        if signature == PARTIAL and output is not None:
+            name, output = "partial", shown(output, self._plan.streaming.get(number, ()))
         known, times = signature or self._digests.get(number), (began - self._base, ended - self._base)
         note = Note(name, error, self.table.attempts.get(number, 1), remote=self.table.remote.get(number))
-        journal.add(self._plan.ids[number], known, times, given, note)
+        journal.add(self._plan.ids[number], known, times, output, note)
 
     async def wait_for_journal(self) -> None:
         """Wait where the journal is too far behind: back-pressure on the run."""

@@ -166,20 +166,20 @@ class _Body:
             said = {key: value for key, value in error.details.items() if key not in ("node", "plugin", "message")}
             about: dict[str, Any] = {**said, "iteration": state.index, "cause": error.code}
             raise LoopFailed(f"iteration {state.index}: {error.message}", plugin=error.plugin, **about)
-        given = body.results[loop.end] or {}
+        outputs = body.results[loop.end] or {}
         for key in self._carried:
-            if f"{NEXT}{key}" in given:
-                state.carried[key] = given[f"{NEXT}{key}"]
-        new = {key: given[f"{EACH}{key}"] for key in state.each if f"{EACH}{key}" in given}
+            if f"{NEXT}{key}" in outputs:
+                state.carried[key] = outputs[f"{NEXT}{key}"]
+        new = {key: outputs[f"{EACH}{key}"] for key in state.each if f"{EACH}{key}" in outputs}
         for key, value in new.items():
             state.each[key].append(value)
-        return new, self._is_end(given, state.index)
+        return new, self._is_end(outputs, state.index)
 
-    def _is_end(self, given: dict[str, Any], index: int) -> bool:
+    def _is_end(self, outputs: dict[str, Any], index: int) -> bool:
         zone = self._loop.zone
-        if zone.condition is None or zone.condition not in given:
+        if zone.condition is None or zone.condition not in outputs:
             return False
-        value = given[zone.condition]
+        value = outputs[zone.condition]
         if not isinstance(value, bool):
             what = f"iteration {index}: the condition {zone.condition!r} must be true or false"
             raise InvalidInput(f"{what}, not {json_type(value)}")

@@ -116,19 +116,19 @@ class NodeExecutor:
             signature = PARTIAL
         self._record(node, began, State.DONE, outputs, signature)
 
-    def unusual(self, index: int, began: float, given: Any) -> dict[str, Any] | None:
+    def unusual(self, index: int, began: float, result: Any) -> dict[str, Any] | None:
         """Return the outputs of a result that is no plain dict, or came after the run was stopped."""
         if self._scheduler.stopping:
             return None
-        if isinstance(given, dict):
+        if isinstance(result, dict):
             node = self._level.nodes[index]
             try:
-                outputs = carried_outputs(dict(given))
+                outputs = carried_outputs(dict(result))
             except OutputError as error:
                 return self.failed(index, began, error)
             self._record(node, began, State.DONE, outputs, self._signatures[index])
             return outputs
-        message = f"it returned {type(given).__name__}, expected a dict with its outputs"
+        message = f"it returned {type(result).__name__}, expected a dict with its outputs"
         return self.failed(index, began, PluginFailure(message))
 
     def failed(self, index: int, began: float, error: BaseException) -> dict[str, Any] | None:
@@ -180,8 +180,8 @@ class NodeExecutor:
             self._scheduler.open_streams(index, writer.streams)
         while True:
             try:
-                given = _fresh_inputs(inputs) if policy.retry else inputs
-                outputs = await self._limited(index, node, given, writer, attempt)
+                fresh = _fresh_inputs(inputs) if policy.retry else inputs
+                outputs = await self._limited(index, node, fresh, writer, attempt)
                 if node.loop is None:
                     outputs = carried_outputs(outputs)
                 await self._scope.blobs.keep(outputs)

@@ -75,17 +75,17 @@ class NodeTable:
         outputs: Sequence[dict[str, JsonValue]],
     ) -> None:
         """Set nodes that completed, in columns."""
-        states, started, finished, given, done = self.states, self.started, self.finished, self.outputs, _DONE
+        states, started, finished, kept, done = self.states, self.started, self.finished, self.outputs, _DONE
         if _is_range(numbers):
             place = slice(numbers[0], numbers[-1] + 1)
             states[place] = bytes((done,)) * len(numbers)
-            started[place], finished[place], given[place] = began, ended, outputs
+            started[place], finished[place], kept[place] = began, ended, outputs
         else:
             for number, start, end, output in zip(numbers, began, ended, outputs, strict=True):
                 states[number] = done
                 started[number] = start
                 finished[number] = end
-                given[number] = output
+                kept[number] = output
         if self.errors:
             for number in numbers:
                 self.errors.pop(number, None)

@@ -201,12 +201,12 @@ class RemoteNodes:
         source = self._level.nodes[edge.source]
         if edge.is_branch or edge.collects or edge.source not in self._away or not may_repeat(source):
             return None
-        given = source.outputs.get(edge.key) if edge.convert is not None else None
-        if edge.convert is not None and given is None:
+        source_slot = source.outputs.get(edge.key) if edge.convert is not None else None
+        if edge.convert is not None and source_slot is None:
             return None
         at = place if item.slot.multi else None
-        wanted = item.slot if given is not None else None
-        return (Handle(input=item.key, place=at, node=edge.source, key=edge.key, given=given, wanted=wanted),)
+        wanted = item.slot if source_slot is not None else None
+        return (Handle(input=item.key, place=at, node=edge.source, key=edge.key, given=source_slot, wanted=wanted),)
 
     # --- results ----------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ def are_in(*values: Any) -> bool:
     return next(_blobs_in(values), None) is not None
 
 
-def given(workflow: Workflow, inputs: Mapping[str, JsonValue]) -> list[Blob]:
+def input_blobs(workflow: Workflow, inputs: Mapping[str, JsonValue]) -> list[Blob]:
     """Return the Blobs whose handles are among the inputs of a run."""
     slots = workflow.interface_inputs
     values = [

@@ -282,8 +282,8 @@ class Scheduler:
         """Return the inputs of a node, or None where a node before it gave no value."""
         inputs = self._written[index].copy()
         try:
-            for (key, given), source in zip(invocation.joins, self._level.sources[index], strict=True):
-                inputs[key] = self.results[source][given]  # type: ignore[index]  # None is what is caught
+            for (key, handle), source in zip(invocation.joins, self._level.sources[index], strict=True):
+                inputs[key] = self.results[source][handle]  # type: ignore[index]  # None is what is caught
         except (KeyError, TypeError):
             return None
         return inputs
@@ -292,12 +292,12 @@ class Scheduler:
         """Record the outputs of a node, a copy where a follower may change them; return them, or what stands in for
         outputs that cannot be carried."""
         try:
-            given = carried_outputs(outputs)
+            carried = carried_outputs(outputs)
         except OutputError as error:
             return self._failed(index, began, error)
-        row = (self._level.numbers[index], began, ended, self._events.taken(given), self._signatures[index])
+        row = (self._level.numbers[index], began, ended, self._events.taken(carried), self._signatures[index])
         self._completed.add_unchecked(row)
-        return given
+        return carried
 
     def _failed(self, index: int, began: float, error: BaseException) -> dict[str, Any] | None:
         """Return the outputs of a node that failed, if any. Raises the error where the run was stopped."""

@@ -124,18 +124,18 @@ def after_known(level: Level, selection: Selection) -> set[int]:
 def _branches_taken(level: Level, known: Known) -> tuple[list[int], list[int]]:
     """Return the nodes that must be selected since they decide which branches are taken, or since it is unclear whether
     theirs is; and those on branches that were not taken."""
-    given: dict[int, dict[str, Any]] = {}
+    known_outputs: dict[int, dict[str, Any]] = {}
     unclear: set[int] = set()
     dead: set[int] = set()
 
     def is_alive(edge: InEdge) -> bool:
-        return edge.source not in dead and (not edge.is_branch or edge.key in given[edge.source])
+        return edge.source not in dead and (not edge.is_branch or edge.key in known_outputs[edge.source])
 
     for index in level.branches:
         outputs = known(index) if index in level.branching else None
         inputs = [item for item in level.nodes[index].inputs if item.edges]
         if outputs is not None:
-            given[index] = outputs
+            known_outputs[index] = outputs
         elif any(edge.source in unclear for item in inputs for edge in item.edges):
             unclear.add(index)
         else:  # by the rules of `InputResolver.inputs`
@@ -145,7 +145,7 @@ def _branches_taken(level: Level, known: Known) -> tuple[list[int], list[int]]:
                 dead.add(index)
             elif index in level.branching:
                 unclear.add(index)
-    return [*given, *unclear], sorted(dead)
+    return [*known_outputs, *unclear], sorted(dead)
 
 
 def _before(level: Level, targets: Collection[int], ends: Collection[int] = ()) -> bytearray:

@@ -36,9 +36,9 @@ async def workflow(request: HttpRequest, context: PluginContext) -> HttpResponse
 
 async def output(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`GET /api/runs/{runId}/outputs/{key}`, with `?nodeId=` of a node: the output as a stream, or ranges of it."""
-    given = request.parameters
+    parameters = request.parameters
     blob = await context.services.get(EXECUTION_ENGINE).output(
-        given["runId"], given["key"], node_id=request.query.get("nodeId"), call=request.call
+        parameters["runId"], parameters["key"], node_id=request.query.get("nodeId"), call=request.call
     )
     return HttpResponse(blob=blob)
 

@@ -91,12 +91,12 @@ def switch_case(
     return {"default": passed, "case": 0}
 
 
-def _cases(given: Any) -> list[list[Any]]:
-    if not isinstance(given, list):
-        raise InvalidInput(f"SwitchCase: cases must be a list of texts and numbers, not {kind_of(given)}")
-    if len(given) > MAX_CASES:
-        raise InvalidInput(f"SwitchCase: there are {len(given)} cases; at most {MAX_CASES} are possible")
-    return [each if isinstance(each, list) else [each] for each in given]
+def _cases(cases: Any) -> list[list[Any]]:
+    if not isinstance(cases, list):
+        raise InvalidInput(f"SwitchCase: cases must be a list of texts and numbers, not {kind_of(cases)}")
+    if len(cases) > MAX_CASES:
+        raise InvalidInput(f"SwitchCase: there are {len(cases)} cases; at most {MAX_CASES} are possible")
+    return [each if isinstance(each, list) else [each] for each in cases]
 
 
 def _case(value: Any, ignore_case: bool, where: str) -> str:

@@ -86,11 +86,11 @@ def append_to_list(
     position: Annotated[int | None, Slot("Where it is put in; empty means at the end.")] = None,
 ) -> ListOut:
     """Give a list with one more item; the list that came in stays as it is."""
-    given = items or []
-    at = len(given) if position is None else position
-    if not -len(given) <= at <= len(given):
-        raise InvalidInput(f"AppendToList: there is no position {at}; the list has {len(given)} items")
-    result = list(given)
+    existing = items or []
+    at = len(existing) if position is None else position
+    if not -len(existing) <= at <= len(existing):
+        raise InvalidInput(f"AppendToList: there is no position {at}; the list has {len(existing)} items")
+    result = list(existing)
     result.insert(at, item)
     bounded(len(result), MAX_ITEMS, "AppendToList", "items")
     check_size(result, "AppendToList: the list")

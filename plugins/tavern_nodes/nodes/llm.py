@@ -371,8 +371,8 @@ async def generic_llm_request(
     """Ask, yield the pieces if wished, then the whole answer. Raises `InvalidInput`, and as `Llm` does."""
     who = "GenericLlmRequest"
     messages = read_messages(inputs.get("messages"), f"{who}: messages")
-    given = {**inputs, "model": inputs.get("activated_model_id")}
-    request = request_from(messages, given, GENERIC_LLM_REQUEST, who, ("temperature", "max_tokens", "top_p"))
+    fields = {**inputs, "model": inputs.get("activated_model_id")}
+    request = request_from(messages, fields, GENERIC_LLM_REQUEST, who, ("temperature", "max_tokens", "top_p"))
     seed = inputs.get("seed") or 0
     more = {"seed": number_input(seed, "INTEGER", f"{who}: seed")} if seed else {}
     more |= further_parameters(inputs.get("parameters"), f"{who}: parameters")

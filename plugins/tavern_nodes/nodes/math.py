@@ -206,13 +206,13 @@ def _number(operation: Operation, operand: Operand, inputs: dict[str, Any]) -> f
 
 
 def _compute(operation: Operation, values: list[float]) -> float:
-    given = ", ".join(f"{operand.key}={value:g}" for operand, value in zip(operation.operands, values, strict=True))
+    shown = ", ".join(f"{operand.key}={value:g}" for operand, value in zip(operation.operands, values, strict=True))
     try:
         result = float(operation.compute(*values))
     except ValueError:
-        raise InvalidInput(f"MathOperation {operation.id}: {operation.undefined} ({given})") from None
+        raise InvalidInput(f"MathOperation {operation.id}: {operation.undefined} ({shown})") from None
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise InvalidInput(f"MathOperation {operation.id}: the result is too large ({given})")
+        raise InvalidInput(f"MathOperation {operation.id}: the result is too large ({shown})")
     return result + 0.0

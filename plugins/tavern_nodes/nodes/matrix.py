@@ -225,7 +225,7 @@ def matrix_operation(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str
         result = mode.compute(*operands)
     except (ValueError, OverflowError) as problem:
         raise InvalidInput(f"{who}: {problem}") from None
-    return {"result": _given(result, who)}
+    return {"result": _output(result, who)}
 
 
 def _read(value: Any, where: str) -> Operand:
@@ -262,7 +262,7 @@ def _number(value: Any, where: str) -> float:
     return number
 
 
-def _given(result: Operand, who: str) -> Any:
+def _output(result: Operand, who: str) -> Any:
     if not all(map(math.isfinite, _numbers(result))):
         raise InvalidInput(f"{who}: the result is too large")
     if not isinstance(result, list):

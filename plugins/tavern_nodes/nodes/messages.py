@@ -153,8 +153,8 @@ MERGE_MESSAGES = NodeDefinition(
 @node(definition=MERGE_MESSAGES)
 def merge_messages(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, str]:
     """Put all messages into one list. Raises `InvalidInput` naming connection and message."""
-    given = inputs.get("message_inputs")
-    parts = given if isinstance(given, list) else [given]
+    value = inputs.get("message_inputs")
+    parts = value if isinstance(value, list) else [value]
     where = "MergeMessages: message_inputs"
     found = [item for index, part in enumerate(parts) for item in read_messages(part, f"{where}[{index}]")]
     return {"messages": write_messages(found, "MergeMessages")}

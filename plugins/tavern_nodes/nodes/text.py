@@ -71,8 +71,8 @@ def text_merge(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, str]
     separator = inputs.get("separator", r"\n")
     if not isinstance(separator, str):
         raise InvalidInput(f"TextMerge: separator must be text, not {kind_of(separator)}")
-    given = inputs.get("text_inputs")
-    parts = given if isinstance(given, list) else [given]
+    value = inputs.get("text_inputs")
+    parts = value if isinstance(value, list) else [value]
     check_size(parts, "TextMerge: text_inputs")
     texts = [as_text(part, f"TextMerge: text_inputs[{index}]") for index, part in enumerate(parts)]
     return {"merged_text": join(unescape(separator), texts, "TextMerge")}
@@ -301,15 +301,15 @@ FORMAT_PROMPT = NodeDefinition(
 @node(definition=FORMAT_PROMPT)
 def format_prompt(inputs: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
     """Fill in the placeholders of `template` from all other inputs and from `values`. Raises `InvalidInput`."""
-    template, given = inputs.get("template"), inputs.get("values")
+    template, more = inputs.get("template"), inputs.get("values")
     if not isinstance(template, str):
         raise InvalidInput(f"FormatPrompt: template must be text, not {kind_of(template)}")
-    if given is not None and not isinstance(given, dict):
-        raise InvalidInput(f"FormatPrompt: values must be an object, not {kind_of(given)}")
+    if more is not None and not isinstance(more, dict):
+        raise InvalidInput(f"FormatPrompt: values must be an object, not {kind_of(more)}")
     handling = config.get("missing", "error")
     choose_from(dict.fromkeys(("error", "keep", "empty")), handling, "FormatPrompt: missing")
     own = {key: value for key, value in inputs.items() if key not in FORMAT_PROMPT.inputs and value is not None}
-    values = {**(given or {}), **own}
+    values = {**(more or {}), **own}
     missing: list[str] = []
 
     def find(path: str) -> str | None:

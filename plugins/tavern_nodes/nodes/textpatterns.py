@@ -103,11 +103,11 @@ async def _search(work: Callable[[UserPattern, Allowance], T], pattern: str, who
     """Compile a pattern and do the work with it, on a thread and within the time. Raises `InvalidInput`."""
 
     def whole(allowance: Allowance) -> T:
-        source, given = split_literal(pattern) or (pattern, flags)
+        source, options = split_literal(pattern) or (pattern, flags)
         if not source:
             raise InvalidInput(f"{who}: the pattern must not be empty")
         try:
-            found = compile_pattern(source, given)
+            found = compile_pattern(source, options)
         except PatternError as problem:
             raise InvalidInput(f"{who}: the pattern {shorten(source)!r} is wrong: {problem}") from None
         return work(found, allowance)

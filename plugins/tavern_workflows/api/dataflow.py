@@ -59,10 +59,10 @@ def compatible(source: SlotDefinition, target: SlotDefinition) -> str | None:
         return None  # the list of its items, whatever they are
     if _share_a_category(source, target):
         return None
-    given, wanted = source.data_flow_type, target.data_flow_type
-    if given == wanted or given in ANY_TYPES or wanted in ANY_TYPES or _converts(given, wanted):
+    offered, wanted = source.data_flow_type, target.data_flow_type
+    if offered == wanted or offered in ANY_TYPES or wanted in ANY_TYPES or _converts(offered, wanted):
         return None
-    return f"{given} does not go into {wanted}"
+    return f"{offered} does not go into {wanted}"
 
 
 def converter(source: SlotDefinition, target: SlotDefinition) -> Converter | None:
@@ -71,10 +71,10 @@ def converter(source: SlotDefinition, target: SlotDefinition) -> Converter | Non
     What comes out of an output of any type is looked at when it comes: the converter raises `ValueError`
     where it does not have the target's type. Null passes where the target is not required.
     """
-    given, wanted = source.data_flow_type, target.data_flow_type
-    if given in ANY_TYPES and wanted not in ANY_TYPES and not _share_a_category(source, target):
+    offered, wanted = source.data_flow_type, target.data_flow_type
+    if offered in ANY_TYPES and wanted not in ANY_TYPES and not _share_a_category(source, target):
         return lambda value: None if value is None and not target.required else coerce(target, value)
-    return _CONVERTERS.get(wanted) if _converts(given, wanted) else None
+    return _CONVERTERS.get(wanted) if _converts(offered, wanted) else None
 
 
 def _share_a_category(source: SlotDefinition, target: SlotDefinition) -> bool:
@@ -114,10 +114,10 @@ def literal_converter(target: SlotDefinition) -> Converter | None:
     return _CONVERTERS.get(target.data_flow_type)
 
 
-def _converts(given: DataFlowType, wanted: DataFlowType) -> bool:
+def _converts(offered: DataFlowType, wanted: DataFlowType) -> bool:
     if wanted is DataFlowType.FLOAT:
-        return given is DataFlowType.INTEGER
-    return wanted is DataFlowType.STRING and given in _TEXT_FROM
+        return offered is DataFlowType.INTEGER
+    return wanted is DataFlowType.STRING and offered in _TEXT_FROM
 
 
 def _to_float(value: Any) -> Any:

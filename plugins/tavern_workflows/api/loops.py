@@ -135,14 +135,14 @@ def enclosing_zones(nodes: Iterable[WorkflowNode]) -> dict[str, str]:
     return {node_id: zone for node_id, zone in found.items() if zone is not None}
 
 
-def _slots(given: Any, where: str, problems: dict[tuple[str | int, ...], str]) -> dict[str, SlotDefinition]:
+def _slots(value: Any, where: str, problems: dict[tuple[str | int, ...], str]) -> dict[str, SlotDefinition]:
     found: dict[str, SlotDefinition] = {}
-    if given is None:
+    if value is None:
         return found
-    if not isinstance(given, list):
-        problems[(where,)] = f"expected a list of {{key, dataFlowType}}, got {json_type(given)}"
+    if not isinstance(value, list):
+        problems[(where,)] = f"expected a list of {{key, dataFlowType}}, got {json_type(value)}"
         return found
-    for place, item in enumerate(given):
+    for place, item in enumerate(value):
         if not isinstance(item, dict):
             problems[where, place] = f"expected an object with a key, got {json_type(item)}"
             continue

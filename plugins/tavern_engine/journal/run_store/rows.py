@@ -117,9 +117,9 @@ def query(filter: RunFilter) -> tuple[str, list[Any]]:
     """Return the statement that lists the runs of a filter, with a `?` for each of its values."""
     conditions, values = ["1 = 1"], list[Any]()
 
-    def add(condition: str, *given: Any) -> None:
+    def add(condition: str, *more: Any) -> None:
         conditions.append(condition)
-        values.extend(given)
+        values.extend(more)
 
     if filter.statuses:
         add(f"status IN ({', '.join('?' * len(filter.statuses))})", *(status.value for status in filter.statuses))

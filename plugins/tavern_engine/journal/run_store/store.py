@@ -73,12 +73,12 @@ class SqlRunStore(RunStore):
         """Give back what workers of this store have, finish pending work, and release their names."""
         was_closed, self._is_closed = self._is_closed, True
         if self._shared is not None and self._owners.held and not was_closed:
-            given = (
+            statement = (
                 "UPDATE runs SET lease_until = 0 WHERE is_final = 0"
                 f" AND owner IN ({', '.join('?' * len(self._owners.held))}) RETURNING id, owner"
             )
             with contextlib.suppress(TavernError):
-                for left in await self._writer.write(lambda c: c.execute(given, [*self._owners.held]).fetchall()):
+                for left in await self._writer.write(lambda c: c.execute(statement, [*self._owners.held]).fetchall()):
                     await self._tell(*left)
         await self._reader.close()
         await self._writer.close(self._owners.names.close)
