@@ -123,10 +123,10 @@ async def close_project(arguments: Arguments, context: PluginContext) -> Output:
 
 async def stop(arguments: Arguments, context: PluginContext) -> Output:
     """Stop all work of a user, an agent, a tool or a plugin."""
-    given = [(kind, str(arguments[kind])) for kind in KINDS if arguments[kind]]
-    if len(given) != 1:
+    chosen = [(kind, str(arguments[kind])) for kind in KINDS if arguments[kind]]
+    if len(chosen) != 1:
         raise InvalidInput(f"say whose work is to stop, by one of {', '.join(f'--{kind}' for kind in KINDS)}")
-    (kind, name) = given[0]
+    (kind, name) = chosen[0]
     settled = await _service(context).stop_work(WorkFilter(kind=kind, name=name))
     text = settled_text(settled) or "Nothing of it was in flight."
     yield CommandOutput(kind="message", text=text)
@@ -150,7 +150,7 @@ async def _password() -> str:
     if not sys.stdin.isatty():
         line: str = await asyncio.to_thread(sys.stdin.readline)
         return line.rstrip("\r\n")
-    given: str = await asyncio.to_thread(getpass.getpass, "Password: ")
-    if given != await asyncio.to_thread(getpass.getpass, "Again: "):
+    password: str = await asyncio.to_thread(getpass.getpass, "Password: ")
+    if password != await asyncio.to_thread(getpass.getpass, "Again: "):
         raise InvalidInput("the two passwords differ")
-    return given
+    return password

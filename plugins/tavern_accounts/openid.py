@@ -107,11 +107,11 @@ class OpenId:
 
     def provider(self) -> Provider | None:
         """Return the provider that the operator has set up, if there is one. Raises `Misconfigured`."""
-        given = self._context.settings.get("openid", {})
-        if not given:
+        setting = self._context.settings.get("openid", {})
+        if not setting:
             return None
         try:
-            provider = read_model(Provider, given, f"the setting {SETTING}")
+            provider = read_model(Provider, setting, f"the setting {SETTING}")
         except InvalidInput as error:
             raise Misconfigured(error.message) from None
         _check(provider.issuer)

@@ -305,9 +305,9 @@ class HostAccounts(Accounts):
 
     def _own_roles(self) -> dict[str, list[str]]:
         """Return the operator's roles; one that is not right has no permissions, and is reported."""
-        given = self._context.settings.get("roles", {})
+        setting = self._context.settings.get("roles", {})
         roles: dict[str, list[str]] = {}
-        for name, permissions in given.items() if isinstance(given, dict) else ():
+        for name, permissions in setting.items() if isinstance(setting, dict) else ():
             fits = isinstance(permissions, list) and all(
                 isinstance(one, str) and _PERMISSION.fullmatch(one) for one in permissions
             )

@@ -129,12 +129,12 @@ async def log_in(request: HttpRequest, context: PluginContext) -> HttpResponse:
             fields = dict(parse_qsl(request.body.decode(), keep_blank_values=True, errors="strict"))
         except UnicodeDecodeError as error:
             raise InvalidInput(f"the form is not UTF-8 text (byte {error.start})") from None
-        given = read_model(Credentials, fields, "the form")
+        credentials = read_model(Credentials, fields, "the form")
     else:
-        given = request.read(Credentials)
+        credentials = request.read(Credentials)
     service = _service(context)
     try:
-        new = await service.log_in(given.name, given.password, client=request.client, call=request.call)
+        new = await service.log_in(credentials.name, credentials.password, client=request.client, call=request.call)
     except (Unauthorized, LimitReached) as error:
         if is_form:
             return await _page(request, context, error)
@@ -199,9 +199,9 @@ async def me(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def change_password(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Change the password of who asks."""
-    given = request.read(PasswordChange)
+    body = request.read(PasswordChange)
     name = _user(request)
-    settled = await _service(context).set_password(name, given.password, current=given.current, call=request.call)
+    settled = await _service(context).set_password(name, body.password, current=body.current, call=request.call)
     return _done("The password is changed; log in with it.", settled)
 
 
@@ -212,8 +212,8 @@ async def tokens(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def make_token(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Make an API token for who asks."""
-    given = request.read(TokenBody)
-    made = await _service(context).make_token(_user(request), given.name, days=given.days, call=request.call)
+    body = request.read(TokenBody)
+    made = await _service(context).make_token(_user(request), body.name, days=body.days, call=request.call)
     return HttpResponse(status=201, data=made.to_json())
 
 
@@ -230,8 +230,8 @@ async def list_users(request: HttpRequest, context: PluginContext) -> HttpRespon
 
 async def add_user(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Add a user."""
-    given = request.read(NewUser)
-    user = await _service(context).add_user(given.name, given.password, role=given.role, call=request.call)
+    body = request.read(NewUser)
+    user = await _service(context).add_user(body.name, body.password, role=body.role, call=request.call)
     return HttpResponse(status=201, data=user.to_json())
 
 

@@ -72,8 +72,8 @@ async def swipe(arguments: dict[str, Any], context: PluginContext) -> AsyncItera
         except NotFound:
             raise InvalidInput(f"the message {parent} is of no agent; say by --profile who is to answer") from None
     chat = _Chat(context, {})
-    given = {"branch": branch, "parent_id": parent, "head": head}
-    request = AgentRequest(profile_id=profile, message="", conversation_id=history, **given)
+    position = {"branch": branch, "parent_id": parent, "head": head}
+    request = AgentRequest(profile_id=profile, message="", conversation_id=history, **position)
     async for output in chat.to_result(chat.follow(runtime.start(request))):
         yield output
 
@@ -97,12 +97,12 @@ class _Chat:
 
     async def say(self, message: str) -> AsyncIterator[CommandOutput]:
         """Show the agent's work on a message, and its reply."""
-        given: dict[str, Any] = {"profile_id": self._arguments["profile"], "message": without_surrogates(message)}
+        fields: dict[str, Any] = {"profile_id": self._arguments["profile"], "message": without_surrogates(message)}
         if self._arguments.get("max_steps") is not None:
-            given["limits"] = {"steps": self._arguments["max_steps"]}
+            fields["limits"] = {"steps": self._arguments["max_steps"]}
         if self.conversation is not None:
-            given |= {"conversation_id": self.conversation, "branch": self._arguments.get("branch")}
-        async for output in self.follow(self._runtime.start(read_flags(AgentRequest, given))):
+            fields |= {"conversation_id": self.conversation, "branch": self._arguments.get("branch")}
+        async for output in self.follow(self._runtime.start(read_flags(AgentRequest, fields))):
             yield output
 
     async def follow(self, beginning: Awaitable[AgentRun]) -> AsyncIterator[CommandOutput]:

@@ -103,10 +103,10 @@ async def interrupt_run(arguments: dict[str, Any], context: PluginContext) -> As
     yield CommandOutput(kind="result", data=run.to_json())
 
 
-def read_flags(model: type[ModelT], given: dict[str, Any]) -> ModelT:
+def read_flags(model: type[ModelT], arguments: dict[str, Any]) -> ModelT:
     """Return the arguments of a command as a model. Raises `InvalidInput` that names the flags."""
     try:
-        return read_model(model, given, "")
+        return read_model(model, arguments, "")
     except InvalidInput as error:
         flags = {"$.limits.steps": "--max-steps", "$.conversation_id": "--conversation", "$.": "--"}
         text = error.message.removeprefix(": ")

@@ -76,7 +76,7 @@ async def change_branches(arguments: dict[str, Any], context: PluginContext) -> 
     """Show the branches; or make, rename or forget one, or begin a conversation with its messages."""
     service, history = context.services.get(CHAT_HISTORY), arguments["history"]
     name, message, new, copy, delete = (arguments[key] for key in ("name", "message", "rename", "copy", "delete"))
-    if sum(bool(given) for given in (new, copy, delete)) > 1:
+    if sum(bool(option) for option in (new, copy, delete)) > 1:
         raise InvalidInput("give one of --rename, --delete and --copy")
     if copy is not None:
         if name is not None and message is None:

@@ -111,14 +111,14 @@ async def add(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def edit(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Keep a changed copy of a message beside it."""
-    given, message = _body(EditBody, request), request.parameters["message"]
-    return _list(await _service(context).edit(_id(request), message, **given, call=request.call), 201)
+    body, message = _body(EditBody, request), request.parameters["message"]
+    return _list(await _service(context).edit(_id(request), message, **body, call=request.call), 201)
 
 
 async def swipe(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Keep another answer beside one."""
-    given, message = _body(SwipeBody, request), request.parameters["message"]
-    return _list(await _service(context).swipe(_id(request), message, **given, call=request.call), 201)
+    body, message = _body(SwipeBody, request), request.parameters["message"]
+    return _list(await _service(context).swipe(_id(request), message, **body, call=request.call), 201)
 
 
 async def activate(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -133,8 +133,8 @@ async def fork(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def rename_branch(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Give a branch another name."""
-    given, branch = _body(RenameBody, request), request.parameters["branch"]
-    return _one(await _service(context).rename_branch(_id(request), branch, **given, call=request.call))
+    body, branch = _body(RenameBody, request), request.parameters["branch"]
+    return _one(await _service(context).rename_branch(_id(request), branch, **body, call=request.call))
 
 
 async def delete_branch(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -145,8 +145,8 @@ async def delete_branch(request: HttpRequest, context: PluginContext) -> HttpRes
 
 async def fork_history(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Begin a conversation with copies of another's messages."""
-    given = _body(ForkBody, request)
-    return _one(await _service(context).fork_history(_id(request), **given, call=request.call), 201)
+    body = _body(ForkBody, request)
+    return _one(await _service(context).fork_history(_id(request), **body, call=request.call), 201)
 
 
 async def export_history(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -100,8 +100,8 @@ async def offered_tools(
 
 
 def _most_tokens(profile: AgentProfile) -> int:
-    given = profile.custom_metadata.get("tool_tokens")
-    return given if isinstance(given, int) and given > 0 else MOST_TOKENS
+    limit = profile.custom_metadata.get("tool_tokens")
+    return limit if isinstance(limit, int) and limit > 0 else MOST_TOKENS
 
 
 async def _selected(context: PluginContext, ids: list[str], task: str, most: int, call: CallContext) -> list[str]:

@@ -275,21 +275,21 @@ class AgentLoop:
             return await self._run_deliberation(last=last)
 
     async def _run_deliberation(self, *, last: bool) -> LlmResponse:
-        given, workflow = await self._given(last=last)
-        played = None if self.player is None else self.player.answer(given)
+        situation, workflow = await self._situation(last=last)
+        played = None if self.player is None else self.player.answer(situation)
         if played is not None and self.player is not None:
             await self.player.make_inner(self.context.services.get(TOOL_MANAGER), self.call.child())
-        answer, run_id = (played, "") if played is not None else await self._think(given, workflow)
-        self.recorder.add(self.conversation, given, answer, self.account.end_step())
+        answer, run_id = (played, "") if played is not None else await self._think(situation, workflow)
+        self.recorder.add(self.conversation, situation, answer, self.account.end_step())
         self._account(answer, run_id)
         return answer
 
-    async def _think(self, given: Situation, workflow: Workflow) -> tuple[LlmResponse, str]:
+    async def _think(self, situation: Situation, workflow: Workflow) -> tuple[LlmResponse, str]:
         """Return the agent's response, and the id of the run of its workflow."""
         request = RunRequest.construct(
             workflow=workflow,
-            inputs=self.deliberation.inputs(given),
-            metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": given.step},
+            inputs=self.deliberation.inputs(situation),
+            metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": situation.step},
             use_cache=False,
             recover=False,
             keep=self.context.settings.get("recordDeliberations", False) is True,
@@ -307,7 +307,7 @@ class AgentLoop:
             raise PluginFailure(f"the answer of the model broke off: {answer.error}")
         return answer, run.id
 
-    async def _given(self, *, last: bool) -> tuple[Situation, Workflow]:
+    async def _situation(self, *, last: bool) -> tuple[Situation, Workflow]:
         """Return the agent's situation, and its workflow with the macros filled in."""
         tools = self.context.services.get(TOOL_MANAGER)
         workflow, prompts, latest = self.deliberation.workflow, self.deliberation.prompts, list[str]()
@@ -322,7 +322,7 @@ class AgentLoop:
             self._offered = (tuple(schemas), text)
         offered = self._offered if self._offered is not None and not last else ((), "")
         told = await self.account.told()
-        given = Situation.of(
+        situation = Situation.of(
             self.conversation,
             self.first,
             self._nudge,
@@ -334,7 +334,7 @@ class AgentLoop:
             step=self.run.usage.steps,
             prompts=prompts,
         )
-        return given, workflow
+        return situation, workflow
 
     def _account(self, answer: LlmResponse, run_id: str) -> None:
         """Add what an answer used, and remember what the next step needs to know of it."""

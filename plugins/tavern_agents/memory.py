@@ -231,10 +231,10 @@ def _changed(profile: AgentProfile, memory: KeptMemory, change: MemoryChange, by
         raise InvalidInput(f"the private state of {profile.id!r} would not fit its schema: {problem}")
     goals = {goal.id: goal for goal in memory.goals}
     for one in change.goals:
-        given = one.model_dump(exclude_none=True)
+        fields = one.model_dump(exclude_none=True)
         if one.base == "":
-            given["base"] = None
-        goals[one.id] = goals.get(one.id, AgentGoal(id=one.id)).model_copy(update=given)
+            fields["base"] = None
+        goals[one.id] = goals.get(one.id, AgentGoal(id=one.id)).model_copy(update=fields)
     notes = list(memory.notes)
     if change.note is not None:
         notes.append(AgentNote(at=clock.now(), by=by, text=change.note))

@@ -167,9 +167,9 @@ def _asked(request: HttpRequest) -> AgentRequest:
     limits = body.limits
     if body.max_steps is not None:
         limits = (limits or AgentLimits()).model_copy(update={"steps": body.max_steps})
-    given = dict(body) | {"profile_id": request.parameters["id"], "limits": limits}
-    del given["max_steps"]
-    return read_model(AgentRequest, given, "the body")
+    fields = dict(body) | {"profile_id": request.parameters["id"], "limits": limits}
+    del fields["max_steps"]
+    return read_model(AgentRequest, fields, "the body")
 
 
 def _list(found: list[Any]) -> HttpResponse:

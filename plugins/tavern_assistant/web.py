@@ -22,16 +22,16 @@ async def propose(request: HttpRequest, context: PluginContext) -> HttpResponse:
     asked = await asyncio.to_thread(request.read, PatchProposal)
     if asked.id and not request.may_create:
         raise Forbidden("who may only look checks a patch of a `document` that is given, not of one named by its `id`")
-    given = asked.model_dump(include={"kind", "id", "document", "revision"})
-    proposing = context.services.get(ASSISTANT).propose_patch(asked.operations, **given, call=request.call)
+    fields = asked.model_dump(include={"kind", "id", "document", "revision"})
+    proposing = context.services.get(ASSISTANT).propose_patch(asked.operations, **fields, call=request.call)
     return await answer_with((await proposing).to_json, is_large=True)
 
 
 async def apply(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/patches`: the document with the patch applied, or 409 with what is wrong."""
     asked = await _asked(request, PatchProposal, is_of_settings=False)
-    given: dict[str, Any] = {"kind": asked.kind, "revision": asked.revision, "reason": asked.reason}
-    applying = context.services.get(ASSISTANT).apply_patch(asked.operations, str(asked.id), **given, call=request.call)
+    fields: dict[str, Any] = {"kind": asked.kind, "revision": asked.revision, "reason": asked.reason}
+    applying = context.services.get(ASSISTANT).apply_patch(asked.operations, str(asked.id), **fields, call=request.call)
     return await _answer(await applying)
 
 

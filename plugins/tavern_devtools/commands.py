@@ -38,11 +38,11 @@ def _kind(ui: str | None, *, minimal: bool) -> Kind:
     return front_ends[ui]
 
 
-def _folder_for(name: str, given: str | None) -> tuple[str, Path]:
+def _folder_for(name: str, path: str | None) -> tuple[str, Path]:
     """Return the folder of a new plugin as the user says it, and where that is."""
-    if given is not None and not given.strip():
+    if path is not None and not path.strip():
         raise InvalidInput("the folder's name is empty; for the current folder write --folder .")
-    shown = given or name
+    shown = path or name
     return shown, Path(shown).absolute()
 
 

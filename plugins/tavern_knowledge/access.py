@@ -95,5 +95,5 @@ async def rights_of(context: PluginContext, call: CallContext | None) -> Rights:
 
 
 def _writable(permissions: Iterable[str]) -> Writable:
-    given = set(permissions)
-    return "yes" if given & _WRITES else "suggest" if given & _SUGGESTS else "no"
+    granted = set(permissions)
+    return "yes" if granted & _WRITES else "suggest" if granted & _SUGGESTS else "no"

@@ -121,9 +121,9 @@ class Definitions(Entries):
 
     def _tool_row(self, tool: ToolDefinition) -> Row:
         properties = tool.parameters.get("properties")
-        given = properties if isinstance(properties, dict) else {}
-        lines = [tool.description, *(["Parameters:"] if given else [])]
-        lines += [f"- {key}: {_said(value)}" for key, value in given.items()]
+        fields = properties if isinstance(properties, dict) else {}
+        lines = [tool.description, *(["Parameters:"] if fields else [])]
+        lines += [f"- {key}: {_said(value)}" for key, value in fields.items()]
         about: dict[str, Any] = {"toolId": tool.id, "kind": tool.kind, "parametersSchema": tool.parameters}
         if tool.output is not None:
             about["outputSchema"] = tool.output

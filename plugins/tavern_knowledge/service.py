@@ -180,12 +180,12 @@ class Knowledge(KnowledgeBase):
                 row = await self._of(found.id).row(found.id, entry_id)
                 entry, revision = entry_of(row), row.hash
         source = "agent_generated" if call is not None and call.principal.kind == "agent" else None
-        changed = _given(
+        changed = _present(
             display_name=name,
             entry_type=entry_type,
             content=entry.content.model_copy(update={"value": text}),
-            activation_criteria=entry.activation_criteria.model_copy(update=_given(keywords=keywords)),
-            management_metadata=entry.management_metadata.model_copy(update=_given(tags=tags, source=source)),
+            activation_criteria=entry.activation_criteria.model_copy(update=_present(keywords=keywords)),
+            management_metadata=entry.management_metadata.model_copy(update=_present(tags=tags, source=source)),
         )
         (stored,) = await self.put(base, [entry.model_copy(update=changed)], revision=revision, call=call)
         is_enabled = stored.entry.management_metadata.is_enabled
@@ -277,7 +277,7 @@ class Knowledge(KnowledgeBase):
         return rights
 
 
-def _given(**fields: Any) -> dict[str, Any]:
+def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 

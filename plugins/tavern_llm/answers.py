@@ -185,9 +185,9 @@ def read_usage(usage: Any, known: LlmUsage | None = None) -> LlmUsage:
     known = known or LlmUsage()
     if not isinstance(usage, dict):
         return known
-    given = {**usage, **_dict(usage.get("prompt_tokens_details")), **_dict(usage.get("completion_tokens_details"))}
-    given["cached_tokens"] = next((given[key] for key in _CACHED if given.get(key) is not None), None)
-    counts = {name: given.get(name) for name in LlmUsage.model_fields}
+    figures = {**usage, **_dict(usage.get("prompt_tokens_details")), **_dict(usage.get("completion_tokens_details"))}
+    figures["cached_tokens"] = next((figures[key] for key in _CACHED if figures.get(key) is not None), None)
+    counts = {name: figures.get(name) for name in LlmUsage.model_fields}
     right = {name: count for name, count in counts.items() if type(count) is int and 0 <= count < LIMIT}
     return known.model_copy(update=right)
 

@@ -96,18 +96,18 @@ def _response_format(schema: dict[str, Any], dialect: Dialect) -> dict[str, Any]
 
 
 def _messages(request: LlmRequest, dialect: Dialect, images: Mapping[str, str]) -> list[dict[str, Any]]:
-    given = list(request.messages)
+    messages = list(request.messages)
     parts = [request.tools_text or ""] if "text_tools" in dialect.shapes and request.tools else []
     if "schema_in_prompt" in dialect.shapes and request.response_schema is not None:
         parts.append(SCHEMA_TEXT + json.dumps(request.response_schema, ensure_ascii=False))
     if parts:
-        system = [given.pop(0).content] if given and given[0].role == "system" else []
-        given.insert(0, ChatMessage(role="system", content="\n\n".join([*system, *parts])))
+        system = [messages.pop(0).content] if messages and messages[0].role == "system" else []
+        messages.insert(0, ChatMessage(role="system", content="\n\n".join([*system, *parts])))
     if "text_tools" in dialect.shapes:
-        given = _calls_as_text(given)
+        messages = _calls_as_text(messages)
     written: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []  # images of results, which only a user's message may have
-    for message in given:
+    for message in messages:
         if message.role != "tool" and results:
             written.append({"role": "user", "content": results})
             results = []

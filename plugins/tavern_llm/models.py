@@ -156,8 +156,8 @@ def _channels(name: str, layer: str, options: ModelOptions) -> Iterator[Channel]
         has_key = any(key in own for key in SECRET_OPTIONS)
         merged = {key: value for key, value in common.items() if not (has_key and key in SECRET_OPTIONS)} | own
         adapter = merged.pop("adapter")
-        given = {key: merged.pop(key) for key in SECRET_OPTIONS if key in merged}
-        keys = [(key, one) for key, value in given.items() for one in (value if isinstance(value, list) else [value])]
+        secrets = {key: merged.pop(key) for key in SECRET_OPTIONS if key in merged}
+        keys = [(key, one) for key, value in secrets.items() for one in (value if isinstance(value, list) else [value])]
         for secret in [{key: value} for key, value in keys] or [{}]:
             yield Channel(name, layer, number, adapter if isinstance(adapter, str) else "", {**merged, **secret})
             number += 1

@@ -16,11 +16,11 @@ class OpenAiAdapter(ChatClient):
 
     def __init__(self, options: dict[str, JsonValue], context: PluginContext) -> None:
         try:
-            given = OpenAiOptions.model_validate(options)
+            checked = OpenAiOptions.model_validate(options)
         except ValidationError as error:
             raise Misconfigured(options_problem("openai", error)) from None
-        given.key()
-        super().__init__(given, context.http, context.blobs.read)
+        checked.key()
+        super().__init__(checked, context.http, context.blobs.read)
 
     async def close(self) -> None:
         """Hold nothing: the session is the plugin's."""

@@ -91,14 +91,14 @@ class Prober:
         try:
             return list(await self.call("list_models"))
         except PluginFailure as error:
-            given = str(self.options.get("base_url") or "/v1")
+            address = str(self.options.get("base_url") or "/v1")
             is_elsewhere = error.info.details.get("status") in (None, 404, 405) and not error.info.retryable
-            if not is_elsewhere or re.search(r"/v\d", given):
+            if not is_elsewhere or re.search(r"/v\d", address):
                 raise
-            self.options["base_url"] = f"{given.rstrip('/')}/v1"
+            self.options["base_url"] = f"{address.rstrip('/')}/v1"
             with suppress(PluginFailure):
                 return list(await self.call("list_models"))
-            self.options["base_url"] = given
+            self.options["base_url"] = address
             raise
 
     async def call(self, method: str, *arguments: Any) -> Any:
@@ -135,8 +135,8 @@ async def probing(
         raise InvalidInput(f"give {words['key']} or {words['key_env']}, not both")
     if not url and adapter == "openai":
         raise InvalidInput(f"{words['url']} is missing: the server's address, such as https://api.example.com/v1")
-    given: dict[str, JsonValue] = {"base_url": url, "api_key": key, "api_key_env": key_env}
-    prober = Prober(context, name, adapter, {option: value for option, value in given.items() if value}, words)
+    options: dict[str, JsonValue] = {"base_url": url, "api_key": key, "api_key_env": key_env}
+    prober = Prober(context, name, adapter, {option: value for option, value in options.items() if value}, words)
     if not replace and name in _present(context):
         raise Conflict(f"there is a model {name!r} already; {words['replace']} replaces it")
     try:

@@ -44,7 +44,7 @@ class ScriptedAdapter:
             raise Misconfigured(options_problem("scripted", error)) from None
         self._root = context.project.root
         self._replies: tuple[ScriptedReply, ...] = ()
-        self._given: dict[int, int] = {}
+        self._times_used: dict[int, int] = {}
         self._stamp: tuple[int, int, int] | None = None
 
     async def complete(self, request: LlmRequest, call: CallContext) -> LlmResponse:
@@ -77,10 +77,10 @@ class ScriptedAdapter:
     def _next(self, messages: list[ChatMessage]) -> ScriptedReply:
         self._read_if_changed()
         for index, reply in enumerate(self._replies):
-            if reply.times is not None and self._given.get(index, 0) >= reply.times:
+            if reply.times is not None and self._times_used.get(index, 0) >= reply.times:
                 continue
             if reply.when.hold(messages):
-                self._given[index] = self._given.get(index, 0) + 1
+                self._times_used[index] = self._times_used.get(index, 0) + 1
                 return reply
         last = f"{messages[-1].role}: {one_line(messages[-1].content)!r}" if messages else "(none)"
         raise PluginFailure(f"{self._options.file}: no reply fits; the last message was {last}; add one to the file")
@@ -103,7 +103,7 @@ class ScriptedAdapter:
             raise self._problem(f"cannot be read: {error.strerror}") from None
         self._stamp = None
         self._replies = read_script(text, self._options.file)
-        self._given = {}
+        self._times_used = {}
         self._stamp = stamp
 
     def _path(self) -> Path:

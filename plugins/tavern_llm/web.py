@@ -64,8 +64,8 @@ async def list_models(request: HttpRequest, context: PluginContext) -> HttpRespo
 async def add(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Find a model at its server, try it, save it; nothing is saved where it does not answer."""
     asked = request.read(NewModel)
-    given = asked.model_dump(include={"url", "key", "key_env", "replace"}, by_alias=False)
-    async with probing(context, asked.name, asked.adapter, **given, words=_WORDS) as prober:
+    fields = asked.model_dump(include={"url", "key", "key_env", "replace"}, by_alias=False)
+    async with probing(context, asked.name, asked.adapter, **fields, words=_WORDS) as prober:
         with _of_the_server():
             await prober.find(asked.model, _nobody)
             response = await prober.answer()

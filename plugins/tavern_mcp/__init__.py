@@ -95,8 +95,8 @@ def tavern_register_commands() -> list[CommandInfo]:
         ("serve", "serve", [], "Offer tools of the project to an MCP client, over standard input and output."),
     )
     return [
-        CommandInfo(name=f"mcp {name}", help=help, handler=f"{of}:{run}", at_server=name != "serve", parameters=given)
-        for name, run, given, help in rows
+        CommandInfo(name=f"mcp {name}", help=help, handler=f"{of}:{run}", at_server=name != "serve", parameters=flags)
+        for name, run, flags, help in rows
     ]
 
 

@@ -53,10 +53,10 @@ class Answers:
                 shown: JsonValue = [one.to_json() for one in messages]
                 await self._person("asks a language model", call, {"messages": shown}, {})
             most = min(params.max_tokens, int(self._context.settings.get("samplingTokens", 2000)))
-            given: dict[str, JsonValue] = {"max_tokens": most}
-            given |= {"temperature": params.temperature} if params.temperature is not None else {}
-            given |= {"stop": list(params.stop_sequences)} if params.stop_sequences else {}
-            request = LlmRequest(messages=messages, parameters=given)
+            parameters: dict[str, JsonValue] = {"max_tokens": most}
+            parameters |= {"temperature": params.temperature} if params.temperature is not None else {}
+            parameters |= {"stop": list(params.stop_sequences)} if params.stop_sequences else {}
+            request = LlmRequest(messages=messages, parameters=parameters)
             answer = await self._context.services.get(LLM).complete(request, call=call.child())
         except TavernError as error:
             return types.ErrorData(code=types.INVALID_REQUEST, message=error.message)

@@ -126,12 +126,12 @@ class Declared:
             hosts=server.hosts,
         )
 
-    def values(self, given: Mapping[str, str | FromEnvironment]) -> dict[str, str]:
+    def values(self, entries: Mapping[str, str | FromEnvironment]) -> dict[str, str]:
         """Return values with those of the host's environment. Raises `Misconfigured` for one that is not set."""
-        missing = [one.env for one in given.values() if not isinstance(one, str) and one.env not in os.environ]
+        missing = [one.env for one in entries.values() if not isinstance(one, str) and one.env not in os.environ]
         if missing:
             raise Misconfigured(f"the environment variable {missing[0]} is not set")
-        return {key: one if isinstance(one, str) else os.environ[one.env] for key, one in given.items()}
+        return {key: one if isinstance(one, str) else os.environ[one.env] for key, one in entries.items()}
 
     def shown(self) -> list[str]:
         """Return in lines what it is and what it gets."""
@@ -179,10 +179,10 @@ def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str,
         source: Literal["operator", "project"] = "project" if layer == "project" else "operator"
         if layer == "default":
             continue
-        for name, given in (value if isinstance(value, dict) else {}).items():
+        for name, entry in (value if isinstance(value, dict) else {}).items():
             problems.pop(name, None)
             found.pop(name, None)
-            declared = _read(name, source, given, context)
+            declared = _read(name, source, entry, context)
             if isinstance(declared, str):
                 problems[name] = declared
             else:
@@ -190,11 +190,11 @@ def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str,
     return found, problems
 
 
-def _read(name: str, source: Literal["operator", "project"], given: JsonValue, context: PluginContext) -> Any:
+def _read(name: str, source: Literal["operator", "project"], entry: JsonValue, context: PluginContext) -> Any:
     if NAME.fullmatch(name) is None:
         return "its name must consist of small letters, digits and hyphens"
     try:
-        declared = Declared(name, source, Server.model_validate(given), context.project)
+        declared = Declared(name, source, Server.model_validate(entry), context.project)
     except ValidationError as error:
         return "; ".join(dict.fromkeys(_mistake(e["type"], e["loc"], e["msg"]) for e in error.errors()))
     return declared.problem() or declared

@@ -10,8 +10,8 @@ from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter
 def offer_of(context: PluginContext) -> list[str]:
     """Return the patterns of the operator, which those of the environment replace."""
     layers = context.settings.layers("offer")
-    given = layers.get("environment", layers.get("operator", []))
-    return [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+    patterns = layers.get("environment", layers.get("operator", []))
+    return [one for one in patterns if isinstance(one, str)] if isinstance(patterns, list) else []
 
 
 async def unmatched(context: PluginContext) -> list[str]:

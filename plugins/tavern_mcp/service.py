@@ -109,8 +109,8 @@ class Servers(McpServers):
             read = await connection.asked(lambda client, _: client.read_resource(str(arguments["uri"])), _by(call))
             return await self._output(server, read.contents, None)
         if what == "prompt":
-            name, given = str(arguments["name"]), arguments.get("arguments")
-            texts = {key: str(one) for key, one in given.items()} if isinstance(given, dict) else {}
+            name, values = str(arguments["name"]), arguments.get("arguments")
+            texts = {key: str(one) for key, one in values.items()} if isinstance(values, dict) else {}
             filled = await connection.asked(lambda client, _: client.get_prompt(name, texts), _by(call))
             return await self._output(server, [message.content for message in filled.messages], None)
         from tavern_mcp.resources import all_of

@@ -127,8 +127,8 @@ async def _carry_members(old: Path, new: Path, folders: Folders) -> Output:
             await host.stop()
 
 
-def _path(given: str) -> Path:
-    return Path(given).expanduser().absolute()
+def _path(path: str) -> Path:
+    return Path(path).expanduser().absolute()
 
 
 def _summary(contents: Contents) -> str:

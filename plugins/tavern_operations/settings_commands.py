@@ -54,7 +54,7 @@ async def save(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[
     """Save a value."""
     host = _linked(make_host)
     item = host.settings.find(arguments["key"])
-    new = _parsed(item, _given(item, arguments))
+    new = _parsed(item, _value_text(item, arguments))
     if item.is_encrypted and not arguments["stdin"] and _has_secret(new, item.secret_keys or ()):
         raise _visible(item)
     value = await _saved(host, item.key, new)
@@ -125,7 +125,7 @@ async def _value(settings: Settings, item: SettingItem) -> SettingValue:
 # --- values as text -------------------------------------------------------------------------------
 
 
-def _given(item: SettingItem, arguments: dict[str, Any]) -> str:
+def _value_text(item: SettingItem, arguments: dict[str, Any]) -> str:
     """Return the value's text from the command line or standard input."""
     value, from_input = arguments.get("value"), arguments["stdin"]
     if (value is None) != from_input:

@@ -119,8 +119,8 @@ class PostgresDatabases(SharedDatabases):
         rows: list[list[SqlValue]] = []
         count, translation = 0, translated(statement)
         async with begun.lock:
-            for given in values:
-                await self._run(begun, translation, [_text(v) if isinstance(v, str) else v for v in given])
+            for batch in values:
+                await self._run(begun, translation, [_text(v) if isinstance(v, str) else v for v in batch])
                 count += max(begun.cursor.rowcount, 0)
                 if begun.cursor.description is not None:
                     rows += [[_value(value) for value in row] for row in await begun.cursor.fetchall()]

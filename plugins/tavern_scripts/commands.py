@@ -95,7 +95,7 @@ def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
         file_access=FileAccess(allow_write=_texts(arguments, "write")),
         network_access=NetworkAccess(allow_hosts=_texts(arguments, "host")),
     )
-    given = {
+    fields = {
         "script_path": path.name,
         "language": language,
         "entry_point": arguments.get("entry_point"),
@@ -105,22 +105,22 @@ def _request(path: Path, arguments: dict[str, JsonValue]) -> ScriptRequest:
         "files": _texts(arguments, "read"),
         "security_context": security,
     }
-    return read_model(ScriptRequest, given, "no script can be run so")
+    return read_model(ScriptRequest, fields, "no script can be run so")
 
 
 def _milliseconds(seconds: JsonValue) -> int | None:
     if seconds is None:
         return None
-    given = float(str(seconds))
-    if not 0.001 <= given < float("inf"):
-        raise InvalidInput(f"--timeout must be a number of seconds above 0, found {given:g}")
-    return round(given * 1000)
+    number = float(str(seconds))
+    if not 0.001 <= number < float("inf"):
+        raise InvalidInput(f"--timeout must be a number of seconds above 0, found {number:g}")
+    return round(number * 1000)
 
 
-def _input(given: JsonValue) -> JsonValue:
-    if given is None:
+def _input(value: JsonValue) -> JsonValue:
+    if value is None:
         return {}
-    text = str(given)
+    text = str(value)
     try:
         if text.startswith("@"):
             text = sys.stdin.read() if text == "@-" else Path(text[1:]).read_text("utf-8")
@@ -133,8 +133,8 @@ def _input(given: JsonValue) -> JsonValue:
 
 
 def _texts(arguments: dict[str, JsonValue], name: str) -> list[str]:
-    given = arguments.get(name)
-    return [str(text) for text in given] if isinstance(given, list) else []
+    values = arguments.get(name)
+    return [str(text) for text in values] if isinstance(values, list) else []
 
 
 def _heading(report: BackendReport) -> str:

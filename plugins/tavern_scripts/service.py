@@ -239,7 +239,7 @@ class Scripts(ScriptExecution):
                     launch = await asyncio.to_thread(_launch, plan, places, extra)
                 channel = await self._calls.channel(plan, call, stack)
                 if channel is not None:
-                    launch = await asyncio.to_thread(channel.given_to, launch, folder, plan.interpreter.language)
+                    launch = await asyncio.to_thread(channel.attached_to, launch, folder, plan.interpreter.language)
                 outputs = self._outputs(plan, backend, launch, data, call)
                 ended = await self._listen(state, outputs, call, channel)
             output = state.outcome.result(ended)

@@ -233,7 +233,7 @@ class _Reader:
         same = step.same(name)
         earlier = step.written.get(same)
         if earlier is not None:
-            self._given_twice(pair, step.arguments[earlier] == pair.value)
+            self._report_repeated(pair, step.arguments[earlier] == pair.value)
             return
         step.written[same] = name
         step.arguments[name] = pair.value
@@ -244,9 +244,9 @@ class _Reader:
         if key.word == "comment":
             return
         if key.word in ("request_id", "retry", "on_error"):
-            given = self._options.setdefault((key.word, key.digits.lstrip("0")), value)
-            if given != value:
-                self._given_twice(pair, is_same=False)
+            before = self._options.setdefault((key.word, key.digits.lstrip("0")), value)
+            if before != value:
+                self._report_repeated(pair, is_same=False)
         if key.word == "request_id":
             self._request_id = value or None
         elif key.word == "common" and key.inner is not None:
@@ -260,7 +260,7 @@ class _Reader:
                 about = about.inner
             number, name = known or self._known(about, current) or self._guess(about, current)[:2]
             if self._hints.setdefault((number, name), pair).value.strip() != value:
-                self._given_twice(pair, is_same=False)
+                self._report_repeated(pair, is_same=False)
         elif key.digits and int(key.digits) not in self._steps:
             self._warn(pair, f"{key.written!r} names no step")
         elif key.word == "retry":
@@ -272,7 +272,7 @@ class _Reader:
         if len(self._common) == MOST_COMMON and parameter.name not in self._common:
             self._refuse(pair, f"{pair.key.written!r} is one too many: a block has {MOST_COMMON} common parameters")
         elif (earlier := self._common.setdefault(parameter.name, pair)) is not pair:
-            self._given_twice(pair, earlier.value == pair.value)
+            self._report_repeated(pair, earlier.value == pair.value)
 
     def _set_retry(self, pair: Pair, value: str) -> None:
         times = int(value) if _RETRIES.fullmatch(value) else MOST_RETRIES + 1
@@ -343,7 +343,7 @@ class _Reader:
     def _warn(self, pair: Pair, text: str) -> None:
         self._warnings.append(Warn(text, pair.offset))
 
-    def _given_twice(self, pair: Pair, is_same: bool) -> None:
+    def _report_repeated(self, pair: Pair, is_same: bool) -> None:
         if is_same:
             self._warn(pair, f"{pair.key.written!r} is given twice, with the same value")
         else:

@@ -56,7 +56,7 @@ def _common(calls: list[ToolCallRequest]) -> list[str]:
         key = key_of(f"common_{name}")
         if f"common_{name}" not in calls[0].variables or key is None or key.inner is None:
             continue
-        everywhere = all(any(normalise(name) == normalise(given) for given in call.arguments) for call in calls)
+        everywhere = all(any(normalise(name) == normalise(other) for other in call.arguments) for call in calls)
         if isinstance(value, str) and key.inner.written == name and everywhere:
             expected |= {name: value, f"common_{name}": value}
             lines.append(_pair(f"common_{name}", value))

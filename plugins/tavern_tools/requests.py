@@ -26,11 +26,11 @@ def require_known(query: Mapping[str, str], model: type[Model]) -> None:
 def tool_filter(query: Mapping[str, str]) -> ToolFilter:
     """Return which tools a query asks for. Raises `InvalidInput` for a key or kind that does not exist."""
     require_known(query, ToolQuery)
-    given: dict[str, Any] = {key: value for key, value in query.items() if value.strip()}
-    kind = given.get("kind")
+    fields: dict[str, Any] = {key: value for key, value in query.items() if value.strip()}
+    kind = fields.get("kind")
     if kind is not None and kind not in get_args(ToolKind):
         raise InvalidInput(f"there is no kind {quoted(kind)} of tool, but {', '.join(get_args(ToolKind))}")
-    return ToolFilter(**given)
+    return ToolFilter(**fields)
 
 
 def arguments_of(pairs: list[str], document: str | None) -> dict[str, JsonValue]:

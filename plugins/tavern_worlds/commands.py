@@ -81,11 +81,11 @@ async def publish(arguments: Arguments, context: PluginContext) -> Output:
 
 async def state(arguments: Arguments, context: PluginContext) -> Output:
     """Show the world of a scene, after a change if one is given."""
-    service, run, given = _service(context), await _run(arguments, context), arguments.get("set")
-    if given is not None:
+    service, run, changes = _service(context), await _run(arguments, context), arguments.get("set")
+    if changes is not None:
         revision = arguments.get("revision")
         known = revision if isinstance(revision, int) else None
-        await service.update_world(read_json_object(str(given), "--set"), revision=known, scene=run.id)
+        await service.update_world(read_json_object(str(changes), "--set"), revision=known, scene=run.id)
     world = await service.read_world(scene=run.id)
     yield CommandOutput(kind="text", text=json.dumps(world.state, ensure_ascii=False, indent=2))
     yield CommandOutput(kind="result", data=world.to_json())

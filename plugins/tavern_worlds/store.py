@@ -53,11 +53,11 @@ class SceneStore:
         found = await self._texts(query, limit)
         return [SceneRun.model_validate_json(body) for body in found]
 
-    async def run(self, given: str) -> SceneRun:
+    async def run(self, reference: str) -> SceneRun:
         """Return a run by its id, or the latest run of a scene by that of the scene. Raises `NotFound`."""
-        found = await self._database.read(lambda connection: _read(connection, given), None)
+        found = await self._database.read(lambda connection: _read(connection, reference), None)
         if found is None:
-            raise _unknown(given)
+            raise _unknown(reference)
         return found
 
     async def call(self, run_id: str) -> CallContext:
@@ -78,11 +78,11 @@ class SceneStore:
         query = "INSERT INTO scenes (id, scene, next, body, call) VALUES (?, ?, ?, ?, ?)"
         await self._database.write(lambda connection: connection.execute(query, values))
 
-    async def change(self, given: str, change: Change) -> SceneRun:
+    async def change(self, reference: str, change: Change) -> SceneRun:
         """Change a run in one transaction; return it. Raises `NotFound`, and what `change` raises."""
 
         def work(connection: sqlite3.Connection) -> SceneRun:
-            run = _read(connection, given)
+            run = _read(connection, reference)
             run = run.model_copy(update=change(run))
             values = (run.model_dump_json(), _next(run), run.id)
             connection.execute("UPDATE scenes SET body = ?, next = ? WHERE id = ?", values)
@@ -116,16 +116,16 @@ class SceneStore:
         await self._database.write(lambda connection: connection.execute(query, values))
 
 
-def _read(connection: sqlite3.Connection, given: str) -> SceneRun:
+def _read(connection: sqlite3.Connection, reference: str) -> SceneRun:
     query = "SELECT body FROM scenes WHERE id = ?1 OR scene = ?1 ORDER BY id = ?1 DESC, seq DESC LIMIT 1"
-    row = connection.execute(query, (given,)).fetchone()
+    row = connection.execute(query, (reference,)).fetchone()
     if row is None:
-        raise _unknown(given)
+        raise _unknown(reference)
     return SceneRun.model_validate_json(row[0])
 
 
-def _unknown(given: str) -> NotFound:
-    return NotFound(f"no scene {given!r} was started; `tavern scene list` lists them", scene=given)
+def _unknown(reference: str) -> NotFound:
+    return NotFound(f"no scene {reference!r} was started; `tavern scene list` lists them", scene=reference)
 
 
 def _next(run: SceneRun) -> int | None:

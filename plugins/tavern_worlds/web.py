@@ -62,15 +62,15 @@ async def say(request: HttpRequest, context: PluginContext) -> HttpResponse:
 
 async def publish(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Publish an event."""
-    given = _body(EventBody, request)
-    woken = await _service(context).publish(**given, scene=request.parameters["run"], call=request.call)
+    body = _body(EventBody, request)
+    woken = await _service(context).publish(**body, scene=request.parameters["run"], call=request.call)
     return HttpResponse(status=202, data={"woken": [*woken]})
 
 
 async def change_world(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Merge keys into the world."""
-    given = _body(WorldBody, request)
-    world = await _service(context).update_world(**given, scene=request.parameters["run"], call=request.call)
+    body = _body(WorldBody, request)
+    world = await _service(context).update_world(**body, scene=request.parameters["run"], call=request.call)
     return HttpResponse(data=world.to_json())
 
 

@@ -79,8 +79,8 @@ def _shown(value: JsonValue) -> str:
 
 def _options(arguments: dict[str, Any]) -> ReplayOptions:
     names = {"model": "model", "profile": "profile_id", "tools": "tools"}
-    given = {key: arguments[name] for name, key in names.items() if arguments[name] is not None}
-    return read_model(ReplayOptions, given, "the options")
+    options = {key: arguments[name] for name, key in names.items() if arguments[name] is not None}
+    return read_model(ReplayOptions, options, "the options")
 
 
 def _write(path: Path, recording: AgentRecording) -> None:

@@ -66,7 +66,7 @@ class Player:
         found = [f"{name}: {text if name.startswith(_OWN) else known.get(name, text)}" for name, text in named]
         return [*found, *(f"{BROKEN_OFF}: {known[BROKEN_OFF]}" for _ in [0] if BROKEN_OFF in known)]
 
-    def answer(self, given: Situation) -> LlmResponse | None:
+    def answer(self, situation: Situation) -> LlmResponse | None:
         """Return the recorded answer to what the agent is given now; None where a model is to give it. Raises
         `Interrupted` at a difference."""
         place, recorded = self.deliberations, self._recording.deliberations
@@ -79,17 +79,17 @@ class Player:
             one = recorded[place]
             self._same |= {key: new for key in self._same if (new := getattr(one, key)) is not None}
             self._messages = [*self._messages[: one.kept], *one.messages]
-            self._compare("prompt", "prompts", self._same["prompts"], given.prompts)
-            self._compare("tools", "tools", self._same["tools"], list(given.tools))
-            self._compare("tools", "toolsText", self._same["tools_text"], given.tools_text)
-            self._compare("time", "latest", one.latest, given.latest)
-            for number, (old, new) in enumerate(zip(self._messages, given.conversation, strict=False)):
+            self._compare("prompt", "prompts", self._same["prompts"], situation.prompts)
+            self._compare("tools", "tools", self._same["tools"], list(situation.tools))
+            self._compare("tools", "toolsText", self._same["tools_text"], situation.tools_text)
+            self._compare("time", "latest", one.latest, situation.latest)
+            for number, (old, new) in enumerate(zip(self._messages, situation.conversation, strict=False)):
                 is_result = old.role == "tool" or old.content.startswith("<OBSERVATION>")
                 kind: DifferenceKind = "result" if is_result else "message"
-                if given.note and number == len(given.conversation) - 1:
-                    kind = "time" if given.latest else "message"
+                if situation.note and number == len(situation.conversation) - 1:
+                    kind = "time" if situation.latest else "message"
                 self._compare(kind, f"messages[{number}]", old.to_json(), new.to_json())
-            self._compare("message", "messages.length", len(self._messages), len(given.conversation))
+            self._compare("message", "messages.length", len(self._messages), len(situation.conversation))
         if self.difference is not None:
             raise Interrupted("the replay differs from the recording")
         return None if self.model is not None else recorded[place].answer

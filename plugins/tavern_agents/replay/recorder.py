@@ -24,7 +24,7 @@ class Recorder:
         self._known: dict[str, tuple[object, str]] = {}
 
     def add(
-        self, conversation: Conversation, given: Situation, answer: LlmResponse, calls: Sequence[InnerCall]
+        self, conversation: Conversation, situation: Situation, answer: LlmResponse, calls: Sequence[InnerCall]
     ) -> None:
         """Note a deliberation, with the calls that it made itself; of the messages, only those that are not in the
         conversation as it is kept."""
@@ -34,13 +34,13 @@ class Recorder:
         row = {
             "first": kept[0].seq if kept else 0,
             "last": kept[-1].seq if kept else 0,
-            "before": self._text("before", given.before),
+            "before": self._text("before", situation.before),
             "summary": self._text("summary", conversation.summary),
-            "note": given.note,
-            "latest": given.latest,
-            "prompts": self._text("prompts", given.prompts),
-            "tools": self._text("tools", given.tools),
-            "tools_text": self._text("tools_text", given.tools_text),
+            "note": situation.note,
+            "latest": situation.latest,
+            "prompts": self._text("prompts", situation.prompts),
+            "tools": self._text("tools", situation.tools),
+            "tools_text": self._text("tools_text", situation.tools_text),
             "answer": answer.to_json(),
             "calls": [one.number for one in calls],
         }

@@ -41,8 +41,8 @@ class AssistantRequest(Model):
 async def start(context: PluginContext, request: AssistantRequest, call: CallContext) -> AgentRun:
     """Let the assistant work on a request; return at once. Raises `NotFound` for a workflow or a run."""
     world = await _world(context, request)
-    given: dict[str, Any] = {"message": request.message, "conversation_id": request.conversation_id}
-    asked = AgentRequest.construct(profile_id=AGENT, world_state=world, **given)
+    fields: dict[str, Any] = {"message": request.message, "conversation_id": request.conversation_id}
+    asked = AgentRequest.construct(profile_id=AGENT, world_state=world, **fields)
     return await context.services.get(AGENT_RUNTIME).start(asked, call=call)
 
 

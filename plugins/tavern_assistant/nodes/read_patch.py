@@ -40,6 +40,6 @@ async def read_patch(
     id = world.get("workflowId")
     if answer.problem or not answer.operations or id is None:
         return {"tool_call_requests": [], "answer": read}
-    given: dict[str, Any] = {"id": id, "operations": answer.operations, "revision": world.get("revision")}
-    given |= {"whole": True, "reason": request[:500]} if is_auto else {"whole": True}
-    return {"tool_call_requests": [{"toolId": APPLY if is_auto else PROPOSE, "arguments": given}], "answer": read}
+    arguments: dict[str, Any] = {"id": id, "operations": answer.operations, "revision": world.get("revision")}
+    arguments |= {"whole": True, "reason": request[:500]} if is_auto else {"whole": True}
+    return {"tool_call_requests": [{"toolId": APPLY if is_auto else PROPOSE, "arguments": arguments}], "answer": read}

@@ -127,8 +127,8 @@ class Findings:
         """Say which inputs of an edge's target its output goes into."""
         _, outputs, _ = self._slots.of(self._node(edge.get("source")))
         inputs, _, _ = self._slots.of(self._node(edge.get("target")))
-        given = dataflow.find_output(outputs, str(edge.get("sourceHandle")))
-        fits = [key for key, slot in inputs.items() if given and dataflow.compatible(given, slot) is None]
+        output = dataflow.find_output(outputs, str(edge.get("sourceHandle")))
+        fits = [key for key, slot in inputs.items() if output and dataflow.compatible(output, slot) is None]
         return f"it goes into: {listed(fits)}" if fits else "put a node between them that converts the value"
 
     def _unknown_values(self) -> Iterator[PatchProblem]:

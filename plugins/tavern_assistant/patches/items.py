@@ -90,12 +90,12 @@ def new_edge(value: Item, slots: Slots, resolve: Resolve, node: Callable[[str], 
     """Return an edge as a workflow has it, without an id. `node` returns a node by its id. Raises `Refused`."""
     item = {**value}
     for end in ("target", "source"):
-        local, given = item.pop(f"{end}LocalId", None), item.pop(end, None)
-        if (local is None) == (given is None):
+        local, written = item.pop(f"{end}LocalId", None), item.pop(end, None)
+        if (local is None) == (written is None):
             hint = f"`{end}` is the id of a node that is there, `{end}LocalId` the localId of one that the patch adds"
             raise Refused("bad_end", f"an edge needs `{end}` or `{end}LocalId`, and not both", hint)
-        name = f"{end}LocalId" if given is None else end
-        item[end] = resolve(_text(local if given is None else given, name), name)
+        name = f"{end}LocalId" if written is None else end
+        item[end] = resolve(_text(local if written is None else written, name), name)
         handle = item.get(f"{end}Handle")
         if not isinstance(handle, str) or not handle:
             inputs, outputs, _ = slots.of(node(item[end]))

@@ -105,14 +105,14 @@ class Copies:
             raise Refused("too_large", "the patch copies or moves too much", "copy and move smaller parts")
 
 
-def read_operations(given: Sequence[JsonValue]) -> tuple[list[Operation], list[PatchProblem]]:
+def read_operations(items: Sequence[JsonValue]) -> tuple[list[Operation], list[PatchProblem]]:
     """Return the operations that have the form of one, and why the others have not."""
-    if len(given) > MAX_OPERATIONS:
-        message = f"a patch has at most {MAX_OPERATIONS:,} operations, this one has {len(given):,}"
+    if len(items) > MAX_OPERATIONS:
+        message = f"a patch has at most {MAX_OPERATIONS:,} operations, this one has {len(items):,}"
         return [], [PatchProblem(code="too_many", message=message, hint="apply it in parts")]
     found: list[Operation] = []
     problems: list[PatchProblem] = []
-    for index, item in enumerate(given):
+    for index, item in enumerate(items):
         try:
             found.append(_operation(index, wire_value(item)))
         except WireError as error:
@@ -216,9 +216,9 @@ def _keys(where: str, there: dict[str, JsonValue], wanted: str) -> str:
     return near or (f"{where} there are: {', '.join(list(there)[:20])}" if there else f"{where} there is nothing")
 
 
-def apply_plain(document: JsonValue, given: Sequence[JsonValue]) -> tuple[Any, list[PatchProblem]]:
+def apply_plain(document: JsonValue, items: Sequence[JsonValue]) -> tuple[Any, list[PatchProblem]]:
     """Return a copy of a document with a patch applied; with problems, the document itself."""
-    operations, problems = read_operations(given)
+    operations, problems = read_operations(items)
     if problems:
         return document, problems
     copied, copies = json.loads(json.dumps(document)), Copies()

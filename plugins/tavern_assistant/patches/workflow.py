@@ -59,9 +59,9 @@ class Patched:
     by_id: list[JsonValue] = field(default_factory=list)
 
 
-def apply_to_workflow(document: Item, given: Sequence[JsonValue], definitions: Mapping[str, NodeDefinition]) -> Patched:
+def apply_to_workflow(document: Item, items: Sequence[JsonValue], definitions: Mapping[str, NodeDefinition]) -> Patched:
     """Return the patched document of a workflow, or problems. `definitions` are the node types, by full type."""
-    operations, problems = read_operations(given)
+    operations, problems = read_operations(items)
     patch = _Patch(document, definitions, operations)
     for operation in operations:
         if len(patch.result.problems) < MAX_PROBLEMS:
@@ -221,9 +221,9 @@ class _Patch:
         if not isinstance(value, dict):
             hint = "give one object with its `type`" if kind == "nodes" else "give one object"
             raise Refused("bad_value", f"one of the {kind} is an object, this is {json_type(value)}", hint)
-        given = [key for key in ("id", "position") if key in value and not (kind == "comments" and key == "position")]
-        if given:
-            names = " and ".join(f"`{key}`" for key in given)
+        wrong = [key for key in ("id", "position") if key in value and not (kind == "comments" and key == "position")]
+        if wrong:
+            names = " and ".join(f"`{key}`" for key in wrong)
             hint = "leave them out; call it by a `localId` where other operations name it"
             raise Refused("id_or_position_given", f"{names} is given by the host", hint)
         local_id = self._local_id(kind, value)

@@ -82,8 +82,8 @@ class WorkflowPatches:
 
     async def _result(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
         """Return the result of a patch to a workflow, whose document is at the revision `now`."""
-        given, is_now = asked.operations, asked.revision in (None, now)
-        result = (await self._evaluated(document, given))[0] if is_now else await self._rebased(asked, document, now)
+        items, is_now = asked.operations, asked.revision in (None, now)
+        result = (await self._evaluated(document, items))[0] if is_now else await self._rebased(asked, document, now)
         return result.model_copy(update={"revision": now, "former": now})
 
     async def _rebased(self, asked: PatchProposal, document: Item, now: str) -> PatchResult:
@@ -156,8 +156,8 @@ class WorkflowPatches:
 
     async def _save(self, id: str, document: Item, revision: str, reason: str, call: CallContext | None) -> str:
         workflow = await self._manager.parse(document)
-        given: dict[str, Any] = {"expected_revision": revision, "reason": reason or "a patch"}
-        return (await self._manager.save_draft(id, workflow, **given, call=call)).revision
+        options: dict[str, Any] = {"expected_revision": revision, "reason": reason or "a patch"}
+        return (await self._manager.save_draft(id, workflow, **options, call=call)).revision
 
     async def _node_types(self) -> dict[str, NodeDefinition]:
         services, revision = self._context.services, self._context.hooks.revision

@@ -18,7 +18,7 @@ def check(subject: Subject) -> Iterator[Problem]:
             marks = [one.func if isinstance(one, ast.Call) else one for one in found.decorator_list]
             if not any(isinstance(mark, ast.Name) and mark.id == "node" for mark in marks):
                 continue
-            given = {word.arg for one in found.decorator_list if isinstance(one, ast.Call) for word in one.keywords}
-            if "description" not in given and None not in given and not ast.get_docstring(found):
+            keywords = {word.arg for one in found.decorator_list if isinstance(one, ast.Call) for word in one.keywords}
+            if "description" not in keywords and None not in keywords and not ast.get_docstring(found):
                 message = f"the node {found.name} has no docstring; it is what creators and agents read about it"
                 yield Problem(message=message, file=subject.shown(path), line=found.lineno)

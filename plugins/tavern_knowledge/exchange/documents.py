@@ -91,8 +91,8 @@ def _book(format: str, book: dict[str, Any], base: str) -> Imported:
 
 
 def _header(base: str, name: Any, description: Any, kept: dict[str, Any], **more: Any) -> BaseHeader:
-    given = {"kb_displayName": (name, 1_000), "kb_description": (description, 100_000)}
-    texts = {key: value[:most] for key, (value, most) in given.items() if isinstance(value, str) and value}
+    fields = {"kb_displayName": (name, 1_000), "kb_description": (description, 100_000)}
+    texts = {key: value[:most] for key, (value, most) in fields.items() if isinstance(value, str) and value}
     return BaseHeader.model_validate({"kb_id": base, **texts, **more, "kb_extensions": {KEPT: kept}})
 
 

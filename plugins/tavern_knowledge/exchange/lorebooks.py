@@ -111,7 +111,7 @@ class _Fields:
     def __init__(self, value: dict[str, Any], where: str) -> None:
         self._value, self._where = value, where
 
-    def given(self, names: Iterable[str]) -> dict[str, Any]:
+    def present(self, names: Iterable[str]) -> dict[str, Any]:
         return {name: value for name in names if (value := self._value.get(name)) is not None}
 
     def texts(self, name: str) -> list[str]:
@@ -159,7 +159,7 @@ def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
     if (depth := int(fields.number("scanDepth", -1))) >= 0:
         criteria["scan_depth"] = min(depth, MAX_DEPTH)
         inert += ["scanDepth"] if depth > MAX_DEPTH else []
-    criteria |= {_COMPARED[name]: bool(value) for name, value in fields.given(_COMPARED).items()}
+    criteria |= {_COMPARED[name]: bool(value) for name, value in fields.present(_COMPARED).items()}
     place, role = int(fields.number("position", 0)), int(fields.number("role", 0))
     usage: dict[str, Any] = {"priority": fields.number("order", 100)}
     if place == _AT_DEPTH:
@@ -167,7 +167,7 @@ def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
         usage["role"] = _ROLES[role] if 0 <= role < 3 else "system"
     else:
         inert += ["depth", "role"]
-    kept["inert"] = fields.given(inert)
+    kept["inert"] = fields.present(inert)
     name = _PLACES[place] if 0 <= place < len(_PLACES) else str(place)
     about = {"tags": [f"placement:{name}"], "source": f"imported_from:sillytavern:{kept['format']}"}
     made: dict[str, Any] = {

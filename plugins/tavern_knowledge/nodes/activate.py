@@ -73,7 +73,7 @@ def _with_depths(messages: list[Any], entries: list[ActiveEntry]) -> list[Any]:
         if entry.depth_offset is not None:
             message = {"role": entry.role or "system", "content": entry.text}
             placed.setdefault(max(0, len(messages) - entry.depth_offset), []).append(message)
-    given: list[Any] = []
+    merged: list[Any] = []
     for index in range(len(messages) + 1):
-        given += [*placed.get(index, []), *messages[index : index + 1]]
-    return given
+        merged += [*placed.get(index, []), *messages[index : index + 1]]
+    return merged

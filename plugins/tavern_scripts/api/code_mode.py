@@ -79,9 +79,9 @@ def signature(name: str, tool: ToolDefinition) -> str:
     properties = tool.parameters.get("properties")
     required = tool.parameters.get("required")
     needed = required if isinstance(required, list) else []
-    given = properties if isinstance(properties, dict) else {}
-    words = [f"{key}: {_type(given[key])}" for key in given if key in needed and key.isidentifier()]
-    words += [f"{key}: {_type(given[key])} = …" for key in given if key not in needed and key.isidentifier()]
+    fields = properties if isinstance(properties, dict) else {}
+    words = [f"{key}: {_type(fields[key])}" for key in fields if key in needed and key.isidentifier()]
+    words += [f"{key}: {_type(fields[key])} = …" for key in fields if key not in needed and key.isidentifier()]
     shown = f"*, {', '.join(words)}" if words else ""
     return f"def {name}({shown}) -> {_type(tool.output)}"
 

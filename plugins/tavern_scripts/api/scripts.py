@@ -21,9 +21,9 @@ _ALSO_CALLED = {
 }
 
 
-def _language(given: Any) -> Any:
-    name = given.strip().lower() if isinstance(given, str) else given
-    return _ALSO_CALLED.get(name, name) if isinstance(name, str) else given
+def _language(value: Any) -> Any:
+    name = value.strip().lower() if isinstance(value, str) else value
+    return _ALSO_CALLED.get(name, name) if isinstance(name, str) else value
 
 
 NamedLanguage = Annotated[ScriptLanguage, BeforeValidator(_language)]

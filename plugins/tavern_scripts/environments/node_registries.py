@@ -69,8 +69,8 @@ def node_registries(environment: Mapping[str, str]) -> NodeRegistries:
     home = Path(environment.get("HOME") or Path.home())
     variables = {name.lower(): value for name, value in environment.items() if name.lower().startswith("npm_config_")}
     user = Path(variables.get("npm_config_userconfig") or home / ".npmrc")
-    given = variables.get("npm_config_globalconfig")
-    system = [Path(given)] if given else SYSTEM_FILES
+    configured = variables.get("npm_config_globalconfig")
+    system = [Path(configured)] if configured else SYSTEM_FILES
     found = NodeRegistries()
     for file in (*system, user):
         for name, value in _lines(file, environment):

@@ -157,13 +157,13 @@ def _of_pip(environment: Mapping[str, str]) -> PythonIndexes:
 
 def _pip_files(environment: Mapping[str, str]) -> Iterable[Path]:
     home = _home(environment)
-    given = environment.get("PIP_CONFIG_FILE")
-    if given == os.devnull:
+    file = environment.get("PIP_CONFIG_FILE")
+    if file == os.devnull:
         return []
     *system, environments_own = SYSTEM_FILES or (Path(os.devnull),)
     files = [*system, home / ".pip" / "pip.conf"]
     files += [Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "pip" / "pip.conf", environments_own]
-    return [*files, Path(given)] if given else files
+    return [*files, Path(file)] if file else files
 
 
 def _read_toml(file: Path) -> dict[str, Any]:

@@ -189,11 +189,11 @@ def _split_port(text: str) -> tuple[str, int | None] | str:
         if not bracket or (rest and not rest.startswith(":")):
             return "a `]` is missing or followed by something else than a port"
         host, rest = f"[{host}]", rest[1:] if rest else ""
-        given = text.endswith(f"]:{rest}")
+        has_port = text.endswith(f"]:{rest}")
     else:
         host, colon, rest = text.partition(":")
-        given = bool(colon)
-    if not given:
+        has_port = bool(colon)
+    if not has_port:
         return host, None
     if not _PORT.fullmatch(rest) or not 1 <= int(rest) <= 65535:
         return "what follows the `:` is no port from 1 to 65535; an IPv6 address stands in `[…]`"

@@ -15,8 +15,8 @@ async def open_tunnel(proxy: str, target: str) -> tuple[asyncio.StreamReader, as
     parts, why = urlsplit(proxy), f"{target} cannot be reached{through(proxy)}"
     is_tls, head = parts.scheme == "https", f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
     if parts.username is not None:
-        given = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        head += f"Proxy-Authorization: Basic {b64encode(given.encode()).decode()}\r\n"
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        head += f"Proxy-Authorization: Basic {b64encode(credentials.encode()).decode()}\r\n"
     try:
         port = parts.port or (443 if is_tls else 80)
         reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=is_tls or None, limit=MAX_HEAD)

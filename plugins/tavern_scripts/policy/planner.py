@@ -179,9 +179,9 @@ class Planner:
 
 def _what(request: ScriptRequest) -> Command | None:
     """Return the command of a request, where it has one. Raises `InvalidInput` where it names not exactly one thing."""
-    given = [name for name in ("code", "script_path", "command") if getattr(request, name) is not None]
-    if len(given) != 1:
-        found = " and ".join(given) or "none"
+    named = [name for name in ("code", "script_path", "command") if getattr(request, name) is not None]
+    if len(named) != 1:
+        found = " and ".join(named) or "none"
         raise InvalidInput(f"a script is named by one of code, scriptPath and command, found {found}")
     for text in (request.command, request.script_path, request.tool_id):
         if text is not None and ("\0" in text or not _is_text(text)):

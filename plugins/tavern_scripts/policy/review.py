@@ -58,14 +58,14 @@ def decide(
     folder of its own, and writes nowhere but where every script may. Raises `Refused`, a `SecurityError`, where a
     capability is demanded that is unknown or not granted.
     """
-    for name, given in (
+    for name, patterns in (
         ("allowRead", asked.file_access.allow_read),
         ("allowWrite", asked.file_access.allow_write),
         ("allowHosts", asked.network_access.allow_hosts),
     ):
-        if len(given) > MAX_PATTERNS:
+        if len(patterns) > MAX_PATTERNS:
             raise InvalidInput(
-                f"securityContext: {name} has {len(given):,} entries; at most {MAX_PATTERNS} are possible"
+                f"securityContext: {name} has {len(patterns):,} entries; at most {MAX_PATTERNS} are possible"
             )
     denied: list[str] = []
     reads = _reads(asked, denied)

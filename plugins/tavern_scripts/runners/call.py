@@ -16,11 +16,11 @@ _TAKES_MORE = 0x04
 
 def main(path: str, name: str) -> None:
     """Load the file at `path`, call its function `name`, and write the result."""
-    given = json.load(sys.stdin.buffer)
+    content = json.load(sys.stdin.buffer)
     sys.argv = [path, *sys.argv[3:]]
     sys.path[0] = os.path.dirname(path)
     function = _function(path, name)
-    result = function(**given) if isinstance(given, dict) and _takes_fields(function) else function(given)
+    result = function(**content) if isinstance(content, dict) and _takes_fields(function) else function(content)
     if hasattr(result, "__await__"):
         import asyncio
 

@@ -49,10 +49,10 @@ class Session:
         """Run what is sent, until nothing more is."""
         _write(self._channel, b'{"ready": true}\n')
         while (call := self._read_call()) is not None:
-            given = self._read(call["input"])
+            data = self._read(call["input"])
             used = _used()
             try:
-                self._arrange(call, given)
+                self._arrange(call, data)
                 status, value = self._run(call["code"], call["name"])
             except OSError as error:
                 print(f"the call could not be made: {error}", file=sys.stderr)
@@ -76,7 +76,7 @@ class Session:
             data += more
         return bytes(data)
 
-    def _arrange(self, call: dict[str, Any], given: bytes) -> None:
+    def _arrange(self, call: dict[str, Any], data: bytes) -> None:
         """Make everything as a script finds it, whatever the code before has done to it."""
         if not self._places:
             self._places = dict(zip(call["places"], self._here, strict=True))
@@ -102,7 +102,7 @@ class Session:
             stream = getattr(sys, name)
             if stream is None or getattr(stream, "closed", False):
                 setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False))
-        _give(given)
+        _give(data)
         seconds = math.ceil(call["cpu"]) + round(time.process_time())
         _, most = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds if most < 0 else min(seconds, most), most))

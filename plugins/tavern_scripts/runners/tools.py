@@ -97,10 +97,10 @@ _channel = _Channel()
 
 
 @functools.cache
-def _given() -> dict[str, Any]:
+def _table() -> dict[str, Any]:
     """Return the table of the tools: the call of each name, and the names that share one."""
-    given: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-    return given
+    table: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    return table
 
 
 def call(tool_id: str, **arguments: Any) -> Any:
@@ -134,9 +134,9 @@ aio = _Aio()
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    about = _given()["names"].get(name)
+    about = _table()["names"].get(name)
     if about is None:
-        shared = _given()["shared"].get(name)
+        shared = _table()["shared"].get(name)
         if shared:
             raise AttributeError(f"{name} could be {' or '.join(shared)}: use that name")
         raise AttributeError(f"no tool is called {name}; dir(tools) lists those that may be called here")
@@ -145,4 +145,4 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 
 def __dir__() -> list[str]:
-    return [*_given()["names"], "ToolError", "aio", "call"]
+    return [*_table()["names"], "ToolError", "aio", "call"]

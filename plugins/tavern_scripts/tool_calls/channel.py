@@ -62,7 +62,7 @@ class CallChannel(asyncio.Protocol):
         self.broken: Refused | None = None
         """Why the run has to end, if it has to."""
 
-    def given_to(self, launch: SandboxLaunch, folder: Path, language: ScriptLanguage) -> SandboxLaunch:
+    def attached_to(self, launch: SandboxLaunch, folder: Path, language: ScriptLanguage) -> SandboxLaunch:
         """Return a program with its end of the channel and its module `tools`, made in the folder of the run.
         Blocking. Raises `InvalidInput`."""
         launch = with_module(launch, folder, language, self._tools)

@@ -249,13 +249,13 @@ def frame_of(call: Call, mark: bytes, number: int, size: int) -> bytes:
     return len(data).to_bytes(4, "big") + data
 
 
-def measured(ended: SandboxOutput, given: int, listener: CallOutput, seconds: float) -> SandboxOutput:
+def measured(ended: SandboxOutput, input_size: int, listener: CallOutput, seconds: float) -> SandboxOutput:
     """Return the end of a call with what this call took, not the session."""
     counts = listener.counts
     usage = ScriptUsage(
         wall_ms=seconds * 1000,
         cpu_ms=ended.usage.cpu_ms if ended.usage is not None and listener.is_over else None,
-        input=given,
+        input=input_size,
         output=counts["stdout"] + counts["channel"],
         log=counts["stderr"],
     )

@@ -207,13 +207,13 @@ class Session:
         try:
             kept = self._kept or await self._start(call)
             await asyncio.to_thread(self._place_files, call.files)
-            given = b"".join([data async for data in stdin])
+            content = b"".join([data async for data in stdin])
             listener = CallOutput(call, secrets.token_bytes(MARK), self._early)
             self._calls += 1
             self.had_calls = True
             began = time.perf_counter()
-            kept.tell(frame_of(call, listener.mark, self._calls, len(given)))
-            kept.tell(given)
+            kept.tell(frame_of(call, listener.mark, self._calls, len(content)))
+            kept.tell(content)
             while not listener.is_over:
                 output = await kept.next()
                 if output is None or output.kind == "ended":
@@ -221,7 +221,7 @@ class Session:
                         yield rest
                     ended = output or SandboxOutput(kind="ended", exit_code=-9)
                     self.why_ended = _why(ended)
-                    yield measured(ended, len(given), listener, time.perf_counter() - began)
+                    yield measured(ended, len(content), listener, time.perf_counter() - began)
                     return
                 for heard in listener.feed(output):
                     yield heard
@@ -230,7 +230,7 @@ class Session:
             ended, results = listener.end()
             for heard in results:
                 yield heard
-            yield measured(ended, len(given), listener, time.perf_counter() - began)
+            yield measured(ended, len(content), listener, time.perf_counter() - began)
         except BadReport as error:
             self.why_ended = str(error)
             raise Refused(ScriptErrorType.SCRIPT, f"the session was ended: {error}") from None

@@ -77,9 +77,9 @@ class Runners:
             acts = method.info.is_acting
             context = call.context.child(timeout=seconds + _LATER) if acts else call.context
             values = tool.definition.implementation.values
-            given = arguments if values is None else {**values, "arguments": arguments}
+            sent = arguments if values is None else {**values, "arguments": arguments}
             with self._holding(context, scope):
-                value = await method(given, context)
+                value = await method(sent, context)
             if values is not None:
                 found = ToolOutput.model_validate(value)
                 return Output(found.structured, tuple(found.content))
@@ -128,14 +128,14 @@ class Runners:
         named = tool.files & arguments.keys()
         if not named:
             return arguments
-        given = dict(arguments)
+        filled = dict(arguments)
         for name in named:
-            value = given[name]
+            value = filled[name]
             if isinstance(value, list):
-                given[name] = [await self._content(path) for path in value]
+                filled[name] = [await self._content(path) for path in value]
             else:
-                given[name] = await self._content(value)
-        return given
+                filled[name] = await self._content(value)
+        return filled
 
     async def _content(self, path: JsonValue) -> JsonValue:
         if not isinstance(path, str):

@@ -115,8 +115,8 @@ def read_definition(
     reader.look_for_misspelled_keys()
     if any(not finding.warning for finding in reader.findings):
         return None, reader.findings
-    given = {name: value for name, value in values.items() if value is not None}
-    definition = ToolDefinition(**given, source=source, plugin=plugin)
+    present = {name: value for name, value in values.items() if value is not None}
+    definition = ToolDefinition(**present, source=source, plugin=plugin)
     return definition, [*reader.findings, *_example_findings(definition)]
 
 
@@ -180,16 +180,16 @@ def _example_findings(definition: ToolDefinition) -> list[Finding]:
     parameters = Parameters(definition.parameters) if "parameters" in definition.model_fields_set else None
     output = Schema(definition.output) if definition.output is not None else None
     for index, example in enumerate(definition.examples):
-        given = example.get("input")
+        value = example.get("input")
         other = [key for key in example if key not in _EXAMPLE]
-        if given is None and other:
+        if value is None and other:
             what = 'is not read: the arguments of an example stand in "input"'
             found.append(Finding(("examples", index, other[0]), what, True))
-        elif given is not None and not isinstance(given, dict):
-            found.append(Finding(("examples", index, "input"), f"expected an object, got {json_type(given)}", True))
-        elif given is not None and parameters is not None:
+        elif value is not None and not isinstance(value, dict):
+            found.append(Finding(("examples", index, "input"), f"expected an object, got {json_type(value)}", True))
+        elif value is not None and parameters is not None:
             at: Location = ("examples", index, "input")
-            found += [Finding((*at, *place), said, True) for place, said in parameters.mistakes(given)]
+            found += [Finding((*at, *place), said, True) for place, said in parameters.mistakes(value)]
         if output is not None and "expectedOutput" in example:
             at = ("examples", index, "expectedOutput")
             found += [Finding((*at, *place), said, True) for place, said in output.mistakes(example["expectedOutput"])]
@@ -278,10 +278,10 @@ class _Reader:
         return dict(schema)
 
     def implementation(self) -> ToolImplementation | None:
-        key, given = self.one_of("implementation", "handler", dict)
-        if given is None:
+        key, section = self.one_of("implementation", "handler", dict)
+        if section is None:
             return None
-        kind = given.get("type")
+        kind = section.get("type")
         if not isinstance(kind, str) or kind not in KINDS:
             expected = ", ".join(quoted(name) for name in KINDS)
             hint = did_you_mean(kind, KINDS) if isinstance(kind, str) else ""
@@ -290,26 +290,26 @@ class _Reader:
         before = len(self.findings)
         values: dict[str, Any] = {"kind": KINDS[kind]}
         for name, spellings in _SPELLINGS.items():
-            spelled = [self.value(spelling, str, given, (key,)) for spelling in spellings]
+            spelled = [self.value(spelling, str, section, (key,)) for spelling in spellings]
             values[name] = next((value for value in spelled if value is not None), None)
         for spelling in _FURTHER:
-            self.value(spelling, str, given, (key,))
-        if self.is_of_plugin and "tools" in given:
+            self.value(spelling, str, section, (key,))
+        if self.is_of_plugin and "tools" in section:
             self.fail((key, "tools"), "scripts of plugins are given no tools, those of the project are")
         else:
-            self.items("tools", str, given, (key,))
-        protocol = given.get("protocol")
+            self.items("tools", str, section, (key,))
+        protocol = section.get("protocol")
         if isinstance(protocol, str) and protocol not in _PROTOCOLS:
             known = ", ".join(quoted(name) for name in _PROTOCOLS)
             self.fail((key, "protocol"), f"expected one of {known}, got {quoted(protocol)}")
-        values["timeout"] = self.above_0("timeout", "milliseconds", given, (key,))
+        values["timeout"] = self.above_0("timeout", "milliseconds", section, (key,))
         if values["language"] is not None and values["language"] not in _LANGUAGES:
             known = ", ".join(quoted(name) for name in _LANGUAGES)
             self.fail((key, "language"), f"expected one of {known}, got {quoted(values['language'])}")
         if len(self.findings) > before:
             return None
         named = {"type", "kind", "timeout", *(s for spellings in _SPELLINGS.values() for s in spellings), *values}
-        further = {name: value for name, value in given.items() if name not in named}
+        further = {name: value for name, value in section.items() if name not in named}
         implementation = ToolImplementation(
             **{name: value for name, value in values.items() if value is not None}, **further
         )
@@ -344,58 +344,58 @@ class _Reader:
         return int(value)
 
     def cache(self) -> ToolCaching | None:
-        given = self.document.get("cache")
-        if given is None or given is False:
+        section = self.document.get("cache")
+        if section is None or section is False:
             return None
-        if given is True:
+        if section is True:
             return ToolCaching(seconds=DEFAULT_CACHE_SECONDS)
-        if not isinstance(given, dict):
+        if not isinstance(section, dict):
             seconds = self.above_0("cache", "true, seconds or an object with them")
             return None if seconds is None else ToolCaching(seconds=seconds)
-        self._known_keys(given, ("seconds", "shared"), ("cache",))
-        seconds = self.above_0("seconds", "seconds", given, ("cache",))
-        shared = self.value("shared", bool, given, ("cache",))
-        if given.get("seconds") is None:
+        self._known_keys(section, ("seconds", "shared"), ("cache",))
+        seconds = self.above_0("seconds", "seconds", section, ("cache",))
+        shared = self.value("shared", bool, section, ("cache",))
+        if section.get("seconds") is None:
             seconds = DEFAULT_CACHE_SECONDS
         return None if seconds is None else ToolCaching(seconds=seconds, shared=bool(shared))
 
     def rate_limit(self) -> ToolRate | None:
-        given = self.value("rateLimit", dict)
-        if given is None:
+        section = self.value("rateLimit", dict)
+        if section is None:
             return None
-        self._known_keys(given, ("calls", "seconds"), ("rateLimit",))
+        self._known_keys(section, ("calls", "seconds"), ("rateLimit",))
         for key in ("calls", "seconds"):
-            if given.get(key) is None:
+            if section.get(key) is None:
                 self.fail(("rateLimit",), f'"{key}" is missing: a limit is {{"calls": 10, "seconds": 60}}')
-        calls = self.whole_number("calls", given, ("rateLimit",))
-        seconds = self.above_0("seconds", "seconds", given, ("rateLimit",))
+        calls = self.whole_number("calls", section, ("rateLimit",))
+        seconds = self.above_0("seconds", "seconds", section, ("rateLimit",))
         return None if calls is None or seconds is None else ToolRate(calls=calls, seconds=seconds)
 
     def approval(self) -> bool | dict[str, Any] | None:
-        given = self.document.get("requiresApproval")
-        if given is None or isinstance(given, bool):
-            return given
-        if not isinstance(given, dict):
-            self.fail(("requiresApproval",), f"expected true, false or a JSON Schema, got {quoted(given)}")
+        value = self.document.get("requiresApproval")
+        if value is None or isinstance(value, bool):
+            return value
+        if not isinstance(value, dict):
+            self.fail(("requiresApproval",), f"expected true, false or a JSON Schema, got {quoted(value)}")
             return None
         return self.schema("requiresApproval")
 
     def security(self) -> dict[str, Any] | None:
         """Return the access that a tool asks for, as the document has it."""
-        given: dict[str, Any] | None = self.value("securityContext", dict)
-        if given is None:
+        section: dict[str, Any] | None = self.value("securityContext", dict)
+        if section is None:
             return None
         at: Location = ("securityContext",)
-        self._known_keys(given, (*_ACCESS, "requiredCapabilities"), at, only_near=True)
-        self.items("requiredCapabilities", str, given, at)
+        self._known_keys(section, (*_ACCESS, "requiredCapabilities"), at, only_near=True)
+        self.items("requiredCapabilities", str, section, at)
         for key, lists in _ACCESS.items():
-            access = self.value(key, dict, given, at) or {}
+            access = self.value(key, dict, section, at) or {}
             for name in access:
                 if name not in lists:
                     self.fail((*at, key, name), f"is not a key of {key}{did_you_mean(name, lists)}")
             for name in lists:
                 self.items(name, str, access, (*at, key))
-        return given
+        return section
 
     def look_at_settings(self, options: Sequence[Any]) -> None:
         for index, option in enumerate(options):
@@ -417,9 +417,9 @@ class _Reader:
         self._known_keys(self.document, _KNOWN, ())
 
     def _known_keys(
-        self, given: Mapping[str, Any], known: tuple[str, ...], at: Location, *, only_near: bool = False
+        self, section: Mapping[str, Any], known: tuple[str, ...], at: Location, *, only_near: bool = False
     ) -> None:
-        for key in given:
+        for key in section:
             hint = did_you_mean(key, known) if key not in known else ""
             if hint or (at and key not in known and not only_near):
                 what = at[-1] if at else "a tool"

@@ -54,8 +54,8 @@ def _notes(tool: ToolDefinition) -> Iterable[str]:
 def _examples(examples: list[dict[str, JsonValue]]) -> Iterable[str]:
     for example in examples:
         description = _line(str(example.get("description") or "")).removesuffix(".")
-        given = quoted(example.get("input", {}), limit=_MAX_EXAMPLE)
-        yield f"    - {description}: {given}" if description else f"    - {given}"
+        shown = quoted(example.get("input", {}), limit=_MAX_EXAMPLE)
+        yield f"    - {description}: {shown}" if description else f"    - {shown}"
 
 
 def describe_unknown(tool_id: str) -> str:

@@ -31,8 +31,8 @@ class ToolFailure(Exception):
 
 def failure_of(info: ErrorInfo, **details: Any) -> ToolFailure:
     """Return the failure that an error of a service, workflow or plugin is."""
-    given = {"code": info.code, **({"plugin": info.plugin} if info.plugin else {}), **info.details, **details}
-    return ToolFailure(_TYPES.get(info.code, ToolErrorType.EXECUTION), info.message, **given)
+    fields = {"code": info.code, **({"plugin": info.plugin} if info.plugin else {}), **info.details, **details}
+    return ToolFailure(_TYPES.get(info.code, ToolErrorType.EXECUTION), info.message, **fields)
 
 
 def value_failure(type: ToolErrorType, what: str, problems: list[ValueProblem]) -> ToolFailure:

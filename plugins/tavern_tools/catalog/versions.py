@@ -23,10 +23,10 @@ _MAX_TEXT = 100
 
 @dataclass(frozen=True, order=True)
 class Version:
-    """A version. `order` sorts versions by age; what follows a `+` does not count."""
+    """A version. `order` sorts by age, without what follows a `+`; `parts` is how many of its numbers were written."""
 
     order: tuple[tuple[int, ...], tuple[tuple[int, int, str], ...]]
-    given: int = field(default=3, compare=False)
+    parts: int = field(default=3, compare=False)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -50,7 +50,7 @@ _COMPARED: dict[str, Callable[[Version, Version], bool]] = {
 
 
 def read_version(text: str) -> Version | None:
-    """Return the version that a text states, or None where it is none; `given` is the count of its numbers."""
+    """Return the version that a text states, or None where it is none; `parts` is the count of its numbers."""
     match = _VERSION.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
     if match is None:
         return None
@@ -107,17 +107,17 @@ def read_range(text: str) -> Range | None:
 def _test(sign: str, bound: Version) -> Callable[[Version], bool]:
     compared = _COMPARED.get(sign)
     if compared is not None:
-        if sign in (">", "<=") and bound.given < 3 and bound.is_release:
-            end = _next(bound, bound.given - 1)  # `<=1` holds for 1.9, too
+        if sign in (">", "<=") and bound.parts < 3 and bound.is_release:
+            end = _next(bound, bound.parts - 1)  # `<=1` holds for 1.9, too
             return (lambda version: version >= end) if sign == ">" else (lambda version: version < end)
         return lambda version: compared(version, bound)
     if sign == "^":
-        first = next((place for place, number in enumerate(bound.numbers[: bound.given]) if number), bound.given - 1)
+        first = next((place for place, number in enumerate(bound.numbers[: bound.parts]) if number), bound.parts - 1)
         end = _next(bound, first)
     elif sign == "~":
-        end = _next(bound, min(1, bound.given - 1))
-    elif bound.given < 3 and bound.is_release:
-        end = _next(bound, bound.given - 1)
+        end = _next(bound, min(1, bound.parts - 1))
+    elif bound.parts < 3 and bound.is_release:
+        end = _next(bound, bound.parts - 1)
     else:
         return lambda version: version == bound
     return lambda version: bound <= version < end

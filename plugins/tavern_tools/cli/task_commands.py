@@ -81,8 +81,8 @@ async def list_approvals(arguments: dict[str, Any], context: PluginContext) -> A
         if task.approval is not None:
             reason = task.approval.reason
             until = f"{_clock(task.approval.expires_at)}, then {task.approval.default}"
-        given = _shortened(json.dumps(task.arguments, ensure_ascii=False), 80)
-        rows.append([task.id[:width], task.tool_id, str(task.principal), given, reason, until])
+        shown = _shortened(json.dumps(task.arguments, ensure_ascii=False), 80)
+        rows.append([task.id[:width], task.tool_id, str(task.principal), shown, reason, until])
     columns = ["task", "tool", "caller", "arguments", "why", "until"]
     yield CommandOutput(kind="table", columns=columns, rows=rows)
     yield CommandOutput(kind="result", data=[task.to_json() for task in tasks])
@@ -127,18 +127,18 @@ async def _decide(
 
 async def _edited(task_id: str, arguments: dict[str, Any], context: PluginContext) -> dict[str, JsonValue] | None:
     """Return the arguments to approve a call with; None for its own."""
-    whole, given = arguments["arguments"], arguments_of(arguments["arg"], None)
-    if whole is not None and given:
+    whole, changed = arguments["arguments"], arguments_of(arguments["arg"], None)
+    if whole is not None and changed:
         raise InvalidInput("give either --arguments or --arg")
     if whole is not None:
         return read_json_object(whole, "--arguments")
-    if not given:
+    if not changed:
         return None
     manager = context.services.get(TOOL_MANAGER)
     task = await manager.task(task_id, call=operator_call(context.project.id))
     tool = await manager.get(task.tool_id)
-    bound = Parameters(tool.parameters).bind({**task.arguments, **given}, text=True)
-    return {**task.arguments, **{name: bound.arguments.get(name, value) for name, value in given.items()}}
+    bound = Parameters(tool.parameters).bind({**task.arguments, **changed}, text=True)
+    return {**task.arguments, **{name: bound.arguments.get(name, value) for name, value in changed.items()}}
 
 
 async def _find(text: str, context: PluginContext) -> str:
@@ -166,8 +166,8 @@ async def _find(text: str, context: PluginContext) -> str:
 
 
 def _asked(arguments: dict[str, Any], statuses: str) -> TaskFilter:
-    given = {key: str(arguments.get(key) or "") for key in ("tool", "principal", "limit")}
-    return task_filter({**given, "status": statuses})
+    filters = {key: str(arguments.get(key) or "") for key in ("tool", "principal", "limit")}
+    return task_filter({**filters, "status": statuses})
 
 
 def _described(task: ToolTask) -> list[str]:

@@ -73,16 +73,16 @@ class _Reader:
 
     def parameters(self, function: Function) -> Schema:
         """Return the schema of what a function takes, as the sandbox gives it."""
-        given = function.args
-        positional = [*given.posonlyargs, *given.args]
-        defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults]
-        pairs = [*zip(positional, defaults, strict=True), *zip(given.kwonlyargs, given.kw_defaults, strict=True)]
+        declared = function.args
+        positional = [*declared.posonlyargs, *declared.args]
+        defaults = [*[None] * (len(positional) - len(declared.defaults)), *declared.defaults]
+        pairs = [*zip(positional, defaults, strict=True), *zip(declared.kwonlyargs, declared.kw_defaults, strict=True)]
         if len(pairs) == 1 and self._takes_all(pairs[0][0].annotation):
             (one, _), *_ = pairs
             whole = self.schema(one.annotation)
             return whole if whole.get("properties") else self._used(function, one.arg)
         schema = self._fields((one.arg, one.annotation, default) for one, default in pairs)
-        return {**schema, "additionalProperties": True} if given.kwarg is not None else schema
+        return {**schema, "additionalProperties": True} if declared.kwarg is not None else schema
 
     def schema(self, node: ast.expr | None) -> Schema:
         """Return the schema of an annotation; an empty one allows anything."""

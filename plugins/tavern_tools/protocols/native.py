@@ -45,12 +45,12 @@ def aliases(tool_ids: Iterable[str]) -> dict[str, str]:
 def with_aliases(options: ParserOptions, tool_ids: Iterable[str]) -> ParserOptions:
     """Return the options of parsers with the names under which these tools are offered natively: models write what they
     were shown. A name that is a tool's id means that tool."""
-    known, given = options.parameters, options.aliases
-    names = {name: id for name, id in aliases(tool_ids).items() if name not in known and given.get(name) != id}
+    known, existing = options.parameters, options.aliases
+    names = {name: id for name, id in aliases(tool_ids).items() if name not in known and existing.get(name) != id}
     if not names:
         return options
     parameters = known | {name: known[id] for name, id in names.items() if id in known}
-    return options.model_copy(update={"aliases": {**given, **names}, "parameters": parameters})
+    return options.model_copy(update={"aliases": {**existing, **names}, "parameters": parameters})
 
 
 def native_schemas(tool_ids: Iterable[str], tools: Mapping[str, ToolDefinition]) -> list[dict[str, JsonValue]]:

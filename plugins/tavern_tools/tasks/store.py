@@ -224,8 +224,8 @@ class SqliteTaskStore(TaskStore):
 
     async def callbacks(self) -> list[TaskRow]:
         """Return this host's ended tasks whose callbacks are due."""
-        given = [self.host, clock.microseconds()]
-        return await self._database.read(lambda c: self._read(c, CALLBACKS_DUE, given), absent=[])
+        values = [self.host, clock.microseconds()]
+        return await self._database.read(lambda c: self._read(c, CALLBACKS_DUE, values), absent=[])
 
     async def release(self) -> None:
         """Leave what this host has, apart from what runs, to other hosts."""

@@ -201,8 +201,8 @@ class Tasks:
         if principal.kind in ("agent", "plugin") and principal == row.entry.call.principal:
             raise PermissionDenied(f"{principal} may not decide about a call of its own")
         changed = await self._edited(row, arguments)
-        given = row.entry.request.arguments if changed is None else changed
-        if wanted == "approve" and not await self._calls.may_decide(principal, row.tool_id, given):
+        effective = row.entry.request.arguments if changed is None else changed
+        if wanted == "approve" and not await self._calls.may_decide(principal, row.tool_id, effective):
             raise PermissionDenied(f"{principal} may not call {row.tool_id} with these arguments, nor approve it")
 
         assert row.approval is not None

@@ -58,12 +58,12 @@ async def approvals(request: HttpRequest, context: PluginContext) -> HttpRespons
 
 async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """`POST /api/approvals/{id}`: the task after the decision; 409 where it was decided already."""
-    given = await request.body_as(Decision)
+    body = await request.body_as(Decision)
     task = await context.services.get(TOOL_MANAGER).decide(
         request.parameters["id"],
-        given.decision,
-        arguments=given.arguments,
-        comment=given.comment or "",
+        body.decision,
+        arguments=body.arguments,
+        comment=body.comment or "",
         call=request.call,
     )
     return HttpResponse(data=task.to_json())

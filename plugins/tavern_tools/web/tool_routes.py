@@ -41,15 +41,15 @@ class ExecuteBody(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, given: Any) -> Any:
-        for key in given if isinstance(given, dict) else ():
+    def _known(cls, value: Any) -> Any:
+        for key in value if isinstance(value, dict) else ():
             if key not in _KEYS:
                 raise ValueError(f"unknown key {quoted(key)}{did_you_mean(key, _KEYS)}")
-        return given
+        return value
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if sum(given is not None for given in (self.text, self.tool_id, self.id)) != 1:
+        if sum(value is not None for value in (self.text, self.tool_id, self.id)) != 1:
             raise ValueError('expected either "text" or "toolId" (with "arguments")')
         if self.text is not None and "arguments" in self.model_fields_set:
             raise ValueError('"arguments" goes with "toolId", not with "text"')
