@@ -164,8 +164,8 @@ async def _hold() -> list[Result]:
         pairs: dict[str, list[tuple[float, float]]] = {}
         for _ in range(ROUNDS):
             least = await longest_hold(propose(document, added[:0]))
-            for name, *given in (*cases, (f"15 operations on {LARGER:,} nodes", workflow(LARGER), patch(LARGER))):
-                pairs.setdefault(name, []).append((await longest_hold(propose(*given)), least))
+            for name, *arguments in (*cases, (f"15 operations on {LARGER:,} nodes", workflow(LARGER), patch(LARGER))):
+                pairs.setdefault(name, []).append((await longest_hold(propose(*arguments)), least))
     limits: dict[str, Any] = {"limited": "value", "unit": "ms", "scale": 1e3}
     floor = "a patch of nothing"
     return [measured(f"{name}, longest hold of the loop", pairs[name], floor, 50, **limits) for name in pairs]

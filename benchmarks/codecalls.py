@@ -54,8 +54,8 @@ async def _code() -> list[Result]:
 
 
 async def _from_code(subject: toolsubject.Subject) -> float:
-    given = {"arguments": toolsubject.ARGUMENTS, "calls": CALLS}
-    request = ScriptRequest(code=_CODE, language="python", input_data=given, tools=[toolsubject.TOOL])
+    inputs = {"arguments": toolsubject.ARGUMENTS, "calls": CALLS}
+    request = ScriptRequest(code=_CODE, language="python", input_data=inputs, tools=[toolsubject.TOOL])
     result = await subject.host.services.get(SCRIPT_EXECUTION).run(request, call=subject.call)
     assert isinstance(result.output_data, float), result.error
     return result.output_data

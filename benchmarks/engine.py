@@ -224,8 +224,8 @@ def check(ran: Ran, graph: Graph, changed: Changed | None = None) -> None:
     """Raise `AssertionError` where a run did not give what its graph gives."""
     expected = mixed(graph, changed) if changed else graph.results
     for number, values in expected.items():
-        given = ran.output(node_id(number))
-        _expect(given == values, f"{graph.name}: {node_id(number)} gave {given}, expected {values}")
+        output = ran.output(node_id(number))
+        _expect(output == values, f"{graph.name}: {node_id(number)} gave {output}, expected {values}")
     told, lost = ran.messages, ran.lost
     _expect(told + lost > ran.executed, f"{graph.name}: only {told} messages told of {ran.executed} nodes")
 

@@ -106,11 +106,11 @@ def _module(graph: Graph, *, is_async: bool = False) -> types.ModuleType:
 
 
 def _hamilton_function(body: Callable[..., int], sources: list[str], is_async: bool) -> Any:
-    def plain(**given: int) -> int:
-        return body(*[given[source] for source in sources])
+    def plain(**values: int) -> int:
+        return body(*[values[source] for source in sources])
 
-    async def awaited(**given: int) -> int:
-        return body(*[given[source] for source in sources])
+    async def awaited(**values: int) -> int:
+        return body(*[values[source] for source in sources])
 
     function: Any = awaited if is_async else plain
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -184,8 +184,8 @@ def _haystack(graph: Graph) -> Runs:
             component.set_input_type(self, "values", Variadic[int])
 
         @component.output_types(result=int)
-        def run(self, **given: Any) -> dict[str, int]:
-            return {RESULT: sum(given["values"]) & MASK}
+        def run(self, **inputs: Any) -> dict[str, int]:
+            return {RESULT: sum(inputs["values"]) & MASK}
 
     pipeline = Pipeline()
     kinds: dict[str, Callable[[], Any]] = {"Step": Step, "Mix": Mix, "LastMix": Mix, "Join": Join}
@@ -240,9 +240,9 @@ def _compared(title: str, graph: Callable[[], Graph]) -> Callable[[], list[Resul
 
 async def _compare(title: str, peer: Peer, graph: Graph) -> Result:
     run = peer.build(graph)
-    given, waiting_for, followers = await run(), graph.waiting_for, graph.followers
-    if given != dict(graph.results):
-        wrong = next((i for i, values in graph.results.items() if given.get(i) != values), None)
+    results, waiting_for, followers = await run(), graph.waiting_for, graph.followers
+    if results != dict(graph.results):
+        wrong = next((i for i, values in graph.results.items() if results.get(i) != values), None)
         raise AssertionError(f"{peer.label}: {graph.name}: node {wrong} did not give {graph.results.get(wrong or 0)}")
 
     async def floor() -> None:

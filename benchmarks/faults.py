@@ -211,9 +211,9 @@ def _judge(run: Run, graph: Graph, account: Account) -> None:
         return
     account.resumed += run.attempt > 1
     for number, values in graph.results.items():
-        given = run.nodes[node_id(number)].output
-        if given != values:
-            account.wrong[run.id] = f"{node_id(number)} gave {given}, expected {values}"
+        output = run.nodes[node_id(number)].output
+        if output != values:
+            account.wrong[run.id] = f"{node_id(number)} gave {output}, expected {values}"
 
 
 def _ends(place: Place) -> int:

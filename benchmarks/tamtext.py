@@ -59,7 +59,7 @@ def conversation() -> Conversation:
         said.append(f"Now I write page {n} of the diary.\n\n")
         lines = [REQUEST, *(f"{key}:「始」{value}「末」" for key, value in {"command": tool, **arguments}.items()), END]
         blocks.append(said[-1] + "\n".join(lines) + "\n\n")
-    functions = [{"name": tool, "arguments": json.dumps(given, ensure_ascii=False)} for tool, given in calls]
+    functions = [{"name": tool, "arguments": json.dumps(values, ensure_ascii=False)} for tool, values in calls]
     tool_calls = [{"id": f"call_{n}", "type": "function", "function": f} for n, f in enumerate(functions)]
     message = {"role": "assistant", "content": "".join(said), "tool_calls": tool_calls}
     return Conversation("".join(blocks), json.dumps(message, ensure_ascii=False), calls, "".join(said))
@@ -85,19 +85,19 @@ def against_json() -> list[Result]:
 
 
 async def _against_json() -> list[Result]:
-    given = conversation()
-    found = [(event.call.tool_id, event.call.arguments) for event in parsed(given.tam) if event.call]
-    if found != given.calls:
+    sample = conversation()
+    found = [(event.call.tool_id, event.call.arguments) for event in parsed(sample.tam) if event.call]
+    if found != sample.calls:
         raise AssertionError("the calls that were found are not those that were written")
 
     async def tam() -> object:
-        return parsed(given.tam)
+        return parsed(sample.tam)
 
     async def floor() -> object:
-        message = json.loads(given.message)
+        message = json.loads(sample.message)
         return message, [json.loads(call["function"]["arguments"]) for call in message["tool_calls"]]
 
-    size = len(given.tam.encode()) / MEGABYTE
+    size = len(sample.tam.encode()) / MEGABYTE
     return [
         await compare_sides(
             f"TAM, {size:.2f} MB with {CALLS:,} calls",
@@ -153,10 +153,10 @@ class Nothing:
 
 def feeding() -> list[Result]:
     """Measure a feed of a few characters, beyond the call of a parser that does nothing."""
-    given = conversation()
+    sample = conversation()
     return [
-        _feeding(f"a feed of {PIECE} characters of the same text", given.tam, limit=10),
-        _feeding(f"a feed of {PIECE} characters of text without calls", given.prose * 20, limit=None),
+        _feeding(f"a feed of {PIECE} characters of the same text", sample.tam, limit=10),
+        _feeding(f"a feed of {PIECE} characters of text without calls", sample.prose * 20, limit=None),
     ]
 
 

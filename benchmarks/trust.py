@@ -30,7 +30,7 @@ class Sizes:
     items: int = 1_000_000
     tools: int = 3000
     parses: int = 20
-    given: int = 200_000_000
+    output_characters: int = 200_000_000
     values: int = 20
 
 
@@ -219,7 +219,7 @@ async def _answers() -> list[Result]:
 
 async def _large() -> list[Result]:
     """Return for how long 200 MB that a run gave keep the loop: while it runs, is shown, and its outputs are sent."""
-    size, pairs = SIZES.given // SIZES.values, []
+    size, pairs = SIZES.output_characters // SIZES.values, []
     nodes = [{"id": f"n{i}", "fullType": "tool-desk:Text", "inputs": {"characters": size}} for i in range(SIZES.values)]
     mappings = {f"out{i}": {"sourceNodeId": f"n{i}", "sourceSlotKey": "text"} for i in range(SIZES.values)}
     async with served() as subject:
@@ -239,7 +239,7 @@ async def _large() -> list[Result]:
                 pairs.append(
                     (await longest_hold(lambda: through(SIZES.values)), await longest_hold(lambda: through(1)))
                 )
-    name = f"{SIZES.given:,} characters that a run gives, longest hold of the loop"
+    name = f"{SIZES.output_characters:,} characters that a run gives, longest hold of the loop"
     return [measured(name, pairs, "one text of them", 50, limited="value", unit="ms", scale=1e3)]
 
 

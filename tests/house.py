@@ -278,7 +278,7 @@ def private_assignments(file: Path) -> Iterator[str]:
             named = [one.value for one in part.args[:2] if isinstance(one, ast.Constant) and isinstance(one.value, str)]
             names = named[-1].split(".") if named else []
         elif isinstance(part, ast.Assign):
-            targets = [one for given in part.targets for one in getattr(given, "elts", [given])]
+            targets = [one for target in part.targets for one in getattr(target, "elts", [target])]
             names = [
                 one.attr
                 for one in targets

@@ -255,18 +255,18 @@ def test_a_class_takes_configuration_in_its_constructor_and_inputs_in_run() -> N
 
 
 def test_with_a_definition_nothing_is_read_from_the_hints() -> None:
-    given = NodeDefinition(type="Raw", namespace="acme", dynamic_slots=True)
+    definition = NodeDefinition(type="Raw", namespace="acme", dynamic_slots=True)
 
-    @node(definition=given)
+    @node(definition=definition)
     def raw(inputs, config):  # type: ignore[no-untyped-def]
         return {}
 
     assert code_of(raw).raw
     traits = NodeTraits(wants_call=False)
-    assert definition_of(raw) == given.model_copy(
+    assert definition_of(raw) == definition.model_copy(
         update={"handler": f"{__name__}:{raw.__qualname__}", "traits": traits}
     )
-    assert given.handler == ""
+    assert definition.handler == ""
 
 
 # Streams
@@ -427,7 +427,7 @@ def test_what_a_bypassed_node_gives_is_said_with_it() -> None:
 
 
 def test_what_is_said_of_a_raw_node_is_added_to_its_definition() -> None:
-    given = NodeDefinition(
+    written = NodeDefinition(
         type="Raw",
         namespace="acme",
         inputs={"a": SlotDefinition(data_flow_type=DataFlowType.STRING)},
@@ -435,7 +435,7 @@ def test_what_is_said_of_a_raw_node_is_added_to_its_definition() -> None:
         traits=NodeTraits(cached=False),
     )
 
-    @node(definition=given, bypass={"b": "a"}, version="3", actions={"go": lambda inputs, config: None})
+    @node(definition=written, bypass={"b": "a"}, version="3", actions={"go": lambda inputs, config: None})
     async def raw(inputs: dict[str, Any], config: dict[str, Any], *, where: NodeContext) -> AsyncIterator[Any]:
         yield {}
 
@@ -444,7 +444,7 @@ def test_what_is_said_of_a_raw_node_is_added_to_its_definition() -> None:
     assert code_of(raw).context_parameter == "where"
     assert definition.to_wire()["bypassBehavior"] == {"passThrough": {"b": "a"}}
     assert definition.version == "3"
-    assert given.version is None
+    assert written.version is None
 
 
 # What an author is told
@@ -654,7 +654,7 @@ def test_a_function_that_another_process_cannot_import_is_not_isolated() -> None
 
 
 def test_a_raw_class_or_a_raw_function_with_more_parameters_is_refused() -> None:
-    given = NodeDefinition(type="Raw", namespace="acme")
+    definition = NodeDefinition(type="Raw", namespace="acme")
 
     class Raw:
         def run(self) -> None: ...
@@ -662,9 +662,9 @@ def test_a_raw_class_or_a_raw_function_with_more_parameters_is_refused() -> None
     def more(inputs: dict[str, Any], config: dict[str, Any], colour: str) -> dict[str, Any]: ...
 
     with pytest.raises(TypeError, match="with `definition` a function is expected, not a class"):
-        node(definition=given)(Raw)
+        node(definition=definition)(Raw)
     with pytest.raises(TypeError, match="in a parameter annotated NodeContext; 'colour' is none of them"):
-        node(definition=given)(more)
+        node(definition=definition)(more)
 
 
 # Collecting, hookimpl

@@ -157,10 +157,10 @@ def said_by(package: Path) -> Said:
 
 def _lines_of_command(part: ast.AST) -> Iterator[str]:
     if isinstance(part, ast.Call) and getattr(part.func, "id", "") == "CommandOutput":
-        given = {keyword.arg: keyword.value for keyword in part.keywords}
-        kind = given.get("kind")
+        keywords = {keyword.arg: keyword.value for keyword in part.keywords}
+        kind = keywords.get("kind")
         if isinstance(kind, ast.Constant) and kind.value in ("message", "progress", "failure"):
-            yield from (line for text in _texts(given["text"]) for line in text.splitlines())
+            yield from (line for text in _texts(keywords["text"]) for line in text.splitlines())
 
 
 def _headings(part: ast.AST) -> Iterator[str]:

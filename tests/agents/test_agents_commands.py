@@ -146,8 +146,8 @@ def test_what_an_agent_remembers_is_changed_by_a_command(tavern: Tavern) -> None
     command(tavern, "agent", "run", "keeper", "--message", "Ale?", "--conversation", "c1")
     first, _ = command(tavern, "history", "show", "c1", "--json").json()
     memory = ("agent", "memory", "keeper", "c1")
-    given = ("--state", '{"mood": "dry"}', "--goals", '[{"id": "rest", "priority": 0.9}]', "--note", "Long day.")
-    remembered = command(tavern, *memory, *given).out
+    changes = ("--state", '{"mood": "dry"}', "--goals", '[{"id": "rest", "priority": 0.9}]', "--note", "Long day.")
+    remembered = command(tavern, *memory, *changes).out
     assert [part for part in ('"mood": "dry"', "rest", "0.9", "Long day.") if part not in remembered] == []
     for at, kept in ((("--branch", "main"), {"mood": "dry"}), (("--leaf", first["id"]), {})):
         assert command(tavern, *memory, *at, "--json").json()["state"] == kept

@@ -129,9 +129,9 @@ async def test_a_person_changes_what_an_agent_remembers(bench: AgentBench, monke
     changed = await bench.runtime.change_memory("elara", "c", late, revision=begun.revision)
     assert (changed.state["mood"], changed.goals[-1].priority, changed.notes[-1].text) == ("annoyed", 1, "Late.")
 
-    def change(agent: str = "elara", history: str = "c", **given: Any) -> Any:
-        about = {key: given.pop(key) for key in ("revision", "branch") if key in given}
-        return bench.runtime.change_memory(agent, history, MemoryChange(**given), **about)
+    def change(agent: str = "elara", history: str = "c", **fields: Any) -> Any:
+        about = {key: fields.pop(key) for key in ("revision", "branch") if key in fields}
+        return bench.runtime.change_memory(agent, history, MemoryChange(**fields), **about)
 
     await refused(
         [

@@ -94,11 +94,11 @@ async def heard(bench: AgentBench, run: SceneRun) -> list[str]:
 
 def talk(**answers: Any) -> Callable[[LlmRequest], LlmResponse]:
     """Return the function that answers for a model: for each agent, by its name, one answer after the other."""
-    rest = {name: iter(given) for name, given in answers.items()}
+    rest = {name: iter(texts) for name, texts in answers.items()}
     return lambda request: next(rest[request.messages[0].content[8:11]], said("[silent]"))
 
 
-def given(request: LlmRequest) -> list[str]:
+def texts_to(request: LlmRequest) -> list[str]:
     """Return the texts of others in an agent's request, without what the host adds."""
     said_to = [message.content for message in request.messages if message.role == "user"]
     return [text for text in said_to if not text.startswith("<OBSERVATION>")]
@@ -110,7 +110,7 @@ async def test_agents_answer_in_turn_with_names(bench: AgentBench, scenes: Scene
     run = await tell(scenes, run, "Hello.", name="Cid")
     assert run.problem is None
     assert await heard(bench, run) == ["Cid: Hello.", "Ada: I am Ada.\nBob: I leave.", "Bob: I am Bob.\nBob: I leave."]
-    assert given(model.asked[1]) == [
+    assert texts_to(model.asked[1]) == [
         "The scene: The inn. Rain outside.\nYou are Bob. With you: Ada (keeps the inn).\nWhat is said begins with "
         "the name of who says it. Your answer is said to all, without your name before it; answer [silent] to say "
         "nothing.",
@@ -126,7 +126,10 @@ async def test_an_edited_conversation_is_told_again(bench: AgentBench, scenes: S
     first, last = await bench.histories.load(run.id)
     await bench.histories.edit(run.id, first.id, "A dog.", head=last.id)
     await tell(scenes, run, "Well?", turns=2)
-    assert [given(request)[-1] for request in model.asked] == ["User: A cat.", *(2 * ["User: A dog.\n\nUser: Well?"])]
+    assert [texts_to(request)[-1] for request in model.asked] == [
+        "User: A cat.",
+        *(2 * ["User: A dog.\n\nUser: Well?"]),
+    ]
     assert await heard(bench, run) == ["User: A dog.", "User: Well?", "Ada: Two."]
 
 
@@ -211,8 +214,8 @@ async def test_events_wake_who_subscribes(bench: AgentBench, scenes: SceneManage
     run = await scenes.wait(run.id)
     assert await heard(bench, run) == ["Ada: It rains.", "Bob: Rain!", "Bob: Thunder!"]
     assert '["bob"]' in model.asked[1].messages[-2].content  # it is not woken by what it publishes
-    assert given(model.asked[2])[-1] == 'Ada: It rains.\n\nEvent: rain.heavy {"mm": 9}'
-    assert given(model.asked[3])[-1] == 'Event: thunder {"near": true}'
+    assert texts_to(model.asked[2])[-1] == 'Ada: It rains.\n\nEvent: rain.heavy {"mm": 9}'
+    assert texts_to(model.asked[3])[-1] == 'Event: thunder {"near": true}'
     assert await scenes.publish("sun", scene=run.id) == ["bob"]
     silent = await scenes.wait(run.id)
     assert await heard(bench, silent) == await heard(bench, run)
@@ -260,7 +263,7 @@ async def test_the_clock_publishes_events_once(bench: AgentBench, scenes: SceneM
         if provider._tasks:
             await asyncio.wait(provider._tasks.values())
         run = await scenes.wait(run.id)
-        events[seconds] = sorted(given(request)[-1].partition(" ")[2] for request in model.asked)
+        events[seconds] = sorted(texts_to(request)[-1].partition(" ")[2] for request in model.asked)
     assert {seconds: found for seconds, found in events.items() if found} == {
         60: ["bell {}"],
         120: ["bell {}", 'late {"n": 1}'],
@@ -300,7 +303,7 @@ async def test_an_unforeseen_failure_ends_a_talk_once(
     bench.model(lambda request: said("Good evening."))
     run = await scenes.start("inn")
     broken, sound = iter([lambda *_: 1 // 0]), turns.give_turn
-    monkeypatch.setattr(turns, "give_turn", lambda *given: next(broken, sound)(*given))
+    monkeypatch.setattr(turns, "give_turn", lambda *arguments: next(broken, sound)(*arguments))
     run = await tell(scenes, run, "Hello?", turns=1)
     assert (run.turns, run.wakes, await heard(bench, run)) == (0, [], ["User: Hello?"])
     assert "ZeroDivisionError" in str(run.problem)

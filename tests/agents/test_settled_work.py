@@ -40,13 +40,13 @@ GOOD, FOREVER = "good evening", 1e7
 def prepare(project: Tavern) -> None:
     mark = {"type": "told:Mark", "inputValues": {"text": "run", "seconds": FOREVER}}
     project.write("workflows/think.json", thinking("You keep the bar."))
-    given, edges = {"text": "STRING"}, ("mark.result > out.text",)
+    slots, edges = {"text": "STRING"}, ("mark.result > out.text",)
     drip = {"type": "core:ListToStream", "inputValues": {"items": ["a"] * 20, "delay": 60}}
     gives = {"items": {"dataFlowType": "STRING", "isStream": True}}
     nodes = {"drip": drip, "out": "core:GroupOutput"}
     dripping = workflow_document(nodes, "drip.stream > out.items", interfaceOutputs=gives)
     project.write("workflows/drip.json", {**dripping, "name": "Drip"})
-    project.write("workflows/long.json", function("Long", {"mark": mark}, *edges, takes={}, gives=given))
+    project.write("workflows/long.json", function("Long", {"mark": mark}, *edges, takes={}, gives=slots))
     for id, more in {"mark": {}, "pay": {"requiresApproval": True}, "later": {"async": True}}.items():
         project.write(f"tools/{id}.tool.json", tool(id, "told:Mark", **more))
     project.write("agents/keeper.json", agent("keeper", "mark"))
@@ -131,8 +131,8 @@ async def a_run(desk: Desk, call: CallContext) -> Begun:
 
 async def a_task(desk: Desk, call: CallContext) -> Begun:
     tools = desk.bench.tools
-    given = {"text": "task", "seconds": FOREVER}
-    calls = [ToolCallRequest(tool_id=id, arguments=given) for id in ("later", "pay")]
+    arguments = {"text": "task", "seconds": FOREVER}
+    calls = [ToolCallRequest(tool_id=id, arguments=arguments) for id in ("later", "pay")]
     # The creator's own calls are approved by being made, so that of an agent waits for somebody.
     keeper = desk.bench.host.call().model_copy(update={"admission": call.admission, "principal": KEEPER})
     tasks = [await tools.call(calls[0], call=call), await tools.call(calls[1], scope=PAY, call=keeper)]
@@ -354,12 +354,12 @@ async def test_a_command_stops_work(desk: Desk) -> None:
     call = await desk.ask("jo")
     stand, _, ended = await an_agent(desk, call)
     context = desk.bench.host._manager.active["tavern-accounts"].context
-    given = {"user": "", "agent": "keeper", "tool": "", "plugin": ""}
-    outputs = [one async for one in commands.stop(given, context)]
+    options = {"user": "", "agent": "keeper", "tool": "", "plugin": ""}
+    outputs = [one async for one in commands.stop(options, context)]
     assert outputs[0].text == "Work that was settled: 1 runs of agents stopped."
     assert str(await stand()) == ended
     with pytest.raises(InvalidInput, match="by one of --user, --agent, --tool, --plugin"):
-        await anext(commands.stop({**given, "tool": "mark"}, context))
+        await anext(commands.stop({**options, "tool": "mark"}, context))
 
 
 async def test_a_host_that_serves_settles_what_others_have_changed(desk: Desk, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_appendix_of_the_standard() -> None:
 
 
 def test_equality_is_that_of_json() -> None:
-    for there, given, is_same in ((True, 1, False), (0, False, False), (1, 1.0, True), ([True], [1], False)):
-        _, problems = apply_plain({"a": there}, [{"op": "test", "path": "/a", "value": given}])
-        assert (problems == []) == is_same, (there, given)
+    for there, value, is_same in ((True, 1, False), (0, False, False), (1, 1.0, True), ([True], [1], False)):
+        _, problems = apply_plain({"a": there}, [{"op": "test", "path": "/a", "value": value}])
+        assert (problems == []) == is_same, (there, value)
     assert pointer(("a/b", "~", 0)) == "/a~1b/~0/0"

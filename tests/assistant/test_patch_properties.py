@@ -194,9 +194,9 @@ def apply_and_undo(host_and_run: HostAndRun) -> ApplyAndUndo:
 @settings(max_examples=repetitions(100, 5000), deadline=None, suppress_health_check=IN_ONE_TEST)
 @given(patch=patches)
 def test_patch_applies_validly_or_changes_nothing(propose: PatchOf, patch: list[Any]) -> None:
-    document, before, given_patch = copy.deepcopy(WORKFLOW), json.dumps(WORKFLOW), json.dumps(patch)
+    document, before, patch_before = copy.deepcopy(WORKFLOW), json.dumps(WORKFLOW), json.dumps(patch)
     result, errors = propose(document, patch)
-    assert json.dumps(document) == before and json.dumps(patch) == given_patch
+    assert json.dumps(document) == before and json.dumps(patch) == patch_before
     if not result.applied:
         assert result.problems and result.document is None and not result.changes
         assert all(0 <= (problem.index or 0) < len(patch) and problem.message for problem in result.problems)

@@ -84,7 +84,7 @@ def test_runs_are_listed_newest_first_and_by_filters(inn: Tavern) -> None:
 
 
 def test_what_cannot_be_is_the_users_mistake(inn: Tavern, tmp_path: Path) -> None:
-    given = ["workflow", "run", "shout", "--inputs", "-"]
+    words = ["workflow", "run", "shout", "--inputs", "-"]
     wrong: Any = [
         (["runs", "list", "--status", "eror"], "", "status: there is no status 'eror' (did you mean error?)"),
         (["runs", "list", "--since", "soon"], "", "since: 'soon' is no time: write 2d"),
@@ -93,13 +93,13 @@ def test_what_cannot_be_is_the_users_mistake(inn: Tavern, tmp_path: Path) -> Non
         (["runs", "show", ""], "", "there is no run ''"),
         (["runs", "resume", "nope"], "", "there is no run 'nope'"),
         (["runs", "retry", "nope"], "", "there is no run 'nope'"),
-        (given, "", "standard input is not JSON: line 1, column 1"),
-        (given, "[1]", "standard input must hold a JSON object, not an array"),
-        (given, '{"text": NaN}', "standard input: $.text: a number must be finite"),
-        (given, "\udcff", "standard input is not UTF-8 text"),
-        ([*given[:4], "none.json"], "", "there is no file none.json"),
-        ([*given, "--priority", "1001"], "{}", "--priority: input should be less than or equal to 1000"),
-        ([*given, "--target", "u"], '{"text": "a"}', "there is no node 'u' that could be a target (did you mean up?)"),
+        (words, "", "standard input is not JSON: line 1, column 1"),
+        (words, "[1]", "standard input must hold a JSON object, not an array"),
+        (words, '{"text": NaN}', "standard input: $.text: a number must be finite"),
+        (words, "\udcff", "standard input is not UTF-8 text"),
+        ([*words[:4], "none.json"], "", "there is no file none.json"),
+        ([*words, "--priority", "1001"], "{}", "--priority: input should be less than or equal to 1000"),
+        ([*words, "--target", "u"], '{"text": "a"}', "there is no node 'u' that could be a target (did you mean up?)"),
         (["workflow", "run", "needy", "--override", "n=7"], "", "--override n=7: write NODE.OUTPUT=VALUE"),
     ]
     with Failures() as failures:

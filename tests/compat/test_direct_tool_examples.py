@@ -23,16 +23,16 @@ TOOL = "core:execute-python-script"
 
 def test_the_result_and_the_parameters_of_2_1_3_are_those_of_the_service_here(spec_dir: Path) -> None:
     code = block(spec_dir, "003", "2.1.3")
-    given, result = (re.findall(rf"interface {name} \{{(.*?)^\}}", code, re.DOTALL | re.MULTILINE)[0] for name in (
+    parameters, result = (re.findall(rf"interface {name} \{{(.*?)^\}}", code, re.DOTALL | re.MULTILINE)[0] for name in (
         "ScriptExecutionParams",
         "ScriptExecutionResult",
     ))  # fmt: skip
     fields = {field.alias or name for name, field in ScriptRequest.model_fields.items()}
-    assert set(re.findall(r"^  (\w+)\??:", given, re.MULTILINE)) <= fields
+    assert set(re.findall(r"^  (\w+)\??:", parameters, re.MULTILINE)) <= fields
     assert set(re.findall(r"^  (\w+)\??:", result, re.MULTILINE)) <= {
         field.alias or name for name, field in ScriptResult.model_fields.items()
     }
-    assert set(re.findall(r'"(\w+)"', given)) == set(get_args(ScriptLanguage))
+    assert set(re.findall(r'"(\w+)"', parameters)) == set(get_args(ScriptLanguage))
     errors = set(re.findall(r"'(\w+Error)'", result))
     assert errors <= {error.value for error in ScriptErrorType}
     assert errors <= {error.value for error in ToolErrorType}
@@ -87,8 +87,8 @@ async def told(bench: Bench, text: str) -> tuple[str, str, ToolResult]:
 
 
 def action(**inputs: str) -> str:
-    given = "".join(f'<input name="{name}">{value}</input>' for name, value in inputs.items())
-    return f"<ACTION><tool_id>{TOOL}</tool_id><inputs>{given}</inputs></ACTION>"
+    elements = "".join(f'<input name="{name}">{value}</input>' for name, value in inputs.items())
+    return f"<ACTION><tool_id>{TOOL}</tool_id><inputs>{elements}</inputs></ACTION>"
 
 
 async def test_wrong_calls_are_answered_as_3_4_and_3_5_say(scripts: Bench, spec_dir: Path) -> None:

@@ -21,10 +21,10 @@ async def test_calls_of_5_2_1_reach_their_tool_with_either_delimiters(open_bench
         bench.write_echo("ToolID", "parameter_A", "parameter_B")
         done = await bench.tools.call_text(block(spec_dir, "000", "5.2.1"))
         same = await bench.tools.call_text(other)
-    given = {"parameter_A": "参数值 A", "parameter_B": "参数值 B，\n可以是多行。", "and_more": None}
-    assert [(r.status, r.structured) for r in same.results] == [("done", given)]
-    given["parameter_B"] += "\n"
-    assert [(r.status, r.structured) for r in done.results] == [("done", given)]
+    arguments = {"parameter_A": "参数值 A", "parameter_B": "参数值 B，\n可以是多行。", "and_more": None}
+    assert [(r.status, r.structured) for r in same.results] == [("done", arguments)]
+    arguments["parameter_B"] += "\n"
+    assert [(r.status, r.structured) for r in done.results] == [("done", arguments)]
     assert done.parsed.text.strip() == "[可选的、调用者生成的自然语言文本，解释其决策或意图。]"
 
 

@@ -40,9 +40,9 @@ def test_every_published_tool_definition_is_read_without_a_problem(spec_dir: Pat
         path.write_text(text, "utf-8")  # as it stands, comments and all
         definition, problems = read_file(path, None)
         assert (place, problems) == (place, [])
-        given = json.loads(plain_json(text))
-        assert definition.id == given.get("id", given.get("toolId"))
-        assert definition.parameters == given["parameters"]
+        document = json.loads(plain_json(text))
+        assert definition.id == document.get("id", document.get("toolId"))
+        assert definition.parameters == document["parameters"]
 
 
 async def test_the_folder_of_10_2_1_holds_the_tool_of_10_2_2(

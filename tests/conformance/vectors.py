@@ -36,8 +36,8 @@ Item = dict[str, Any]
 
 def vectors(name: str) -> Item:
     """Return the vectors of a kind, with what the rules say now."""
-    given = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
-    return {**given, **RULES[name](given)}
+    inputs = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return {**inputs, **RULES[name](inputs)}
 
 
 def rendered(name: str) -> str:
@@ -64,7 +64,7 @@ def slot_pairs(_: Item) -> Item:
     return {"slots": [slot.to_json() for slot in slots], "verdicts": verdicts}
 
 
-def conversions(given: Item) -> Item:
+def conversions(inputs: Item) -> Item:
     """What arrives of a value on an edge, or why it is refused; what a stream becomes in an input that is none."""
 
     def arriving(row: Item) -> Item:
@@ -74,8 +74,8 @@ def conversions(given: Item) -> Item:
         except ValueError as error:
             return {"refused": str(error)}
 
-    edges = [{key: row[key] for key in ("from", "to", "value")} | arriving(row) for row in given["edges"]]
-    streams = [{**row, "arrives": collected(row["items"], _slot(row["to"]))} for row in given["streams"]]
+    edges = [{key: row[key] for key in ("from", "to", "value")} | arriving(row) for row in inputs["edges"]]
+    streams = [{**row, "arrives": collected(row["items"], _slot(row["to"]))} for row in inputs["streams"]]
     return {"edges": edges, "streams": streams}
 
 
@@ -83,10 +83,10 @@ def _slot(kind: str) -> SlotDefinition:
     return SlotDefinition(data_flow_type=DataFlowType(kind))
 
 
-def handles(given: Item) -> Item:
+def handles(inputs: Item) -> Item:
     """Which slot a handle names: of inputs the key and the place, of outputs whether there is one."""
-    slots, rows = _slots(given["slots"]), []
-    for row in given["rows"]:
+    slots, rows = _slots(inputs["slots"]), []
+    for row in inputs["rows"]:
         handle, dynamic = row["handle"], row["isDynamic"]
         found, output = find_slot(slots, handle, dynamic=dynamic), find_output(slots, handle, dynamic=dynamic)
         rows.append({**row, "input": found and [found[0], found[2]], "isOutput": output is not None})
@@ -97,10 +97,10 @@ def _slots(slots: Mapping[str, Item]) -> dict[str, SlotDefinition]:
     return {key: SlotDefinition.model_validate(slot) for key, slot in slots.items()}
 
 
-def edge_orders(given: Item) -> Item:
+def edge_orders(inputs: Item) -> Item:
     """In which order edges into the input `k` count, which the document has by their `handles`."""
     cases = []
-    for case in given["cases"]:
+    for case in inputs["cases"]:
         node = WorkflowNode(id="n", type="acme:N", input_connection_orders={"k": case["order"]})
         found = [find_slot(_slots(case["slots"]), handle) for handle in case["handles"]]
         edges = [
@@ -110,14 +110,14 @@ def edge_orders(given: Item) -> Item:
     return {"cases": cases}
 
 
-def slots_of_nodes(given: Item) -> Item:
+def slots_of_nodes(source: Item) -> Item:
     """The slots of a node, and for whom they are: of a loop those inside too."""
-    known = [NodeDefinition.model_validate(one) for one in given["definitions"] if one["namespace"] != "core"]
+    known = [NodeDefinition.model_validate(one) for one in source["definitions"] if one["namespace"] != "core"]
     by_type = {one.full_type: one for one in (*known, LOOP_ZONE)}
-    groups = {key: Workflow.model_validate(one) for key, one in given["groups"].items()}
+    groups = {key: Workflow.model_validate(one) for key, one in source["groups"].items()}
     cases = []
-    for case in given["cases"]:
-        document = {**given["interface"], "nodes": [case["node"]]}
+    for case in source["cases"]:
+        document = {**source["interface"], "nodes": [case["node"]]}
         checked = CheckContext(read(document), by_type, groups, Hints([])).nodes["n"]
         zone, inputs, outputs = checked.zone, checked.inputs, checked.outputs
         if zone is not None:  # `in__key` is an input outside, and an output inside
@@ -144,29 +144,29 @@ def _bare(slots: Mapping[str, SlotDefinition]) -> Item:
 _ENDS = ("source", "sourceHandle", "target", "targetHandle")
 
 
-def borders(given: Item) -> Item:
+def borders(inputs: Item) -> Item:
     """By output, for each input `.` where an edge may be, else `x`: where it crosses the borders of loops wrongly, and
     where a node of this kind feeds itself."""
-    known = {one.full_type: one for one in map(NodeDefinition.model_validate, given["definitions"])}
+    known = {one.full_type: one for one in map(NodeDefinition.model_validate, inputs["definitions"])}
     verdicts = []
-    for output in given["outputs"]:
-        edges = [dict(zip(_ENDS, f"{output}.{into}".split("."), strict=True), id=into) for into in given["inputs"]]
-        found = check(read({"nodes": given["nodes"], "edges": edges}), known)
+    for output in inputs["outputs"]:
+        edges = [dict(zip(_ENDS, f"{output}.{into}".split("."), strict=True), id=into) for into in inputs["inputs"]]
+        found = check(read({"nodes": inputs["nodes"], "edges": edges}), known)
         refused = {problem.path for problem in found if problem.severity == "error"}
         verdicts.append("".join("x" if f"$.edges[{place}]" in refused else "." for place in range(len(edges))))
     return {"verdicts": verdicts}
 
 
-def zones(given: Item) -> Item:
+def zones(inputs: Item) -> Item:
     """The innermost loop that each node lies in."""
-    nodes = [(case, map(WorkflowNode.model_validate, case["nodes"])) for case in given["cases"]]
+    nodes = [(case, map(WorkflowNode.model_validate, case["nodes"])) for case in inputs["cases"]]
     return {"cases": [{**case, "within": enclosing_zones(each)} for case, each in nodes]}
 
 
-def checks(given: Item) -> Item:
+def checks(inputs: Item) -> Item:
     """What both sides refuse before they ask the other: names in loops, inputs of a workflow that lack a value."""
     names = {
-        kind: [{**one, "isAllowed": not zone_of(config(one["name"])).problems} for one in given[kind]]
+        kind: [{**one, "isAllowed": not zone_of(config(one["name"])).problems} for one in inputs[kind]]
         for kind, config in {
             "variables": lambda name: {"carried": [{"key": name}]},
             "conditions": lambda name: {"conditionSlot": name},
@@ -174,7 +174,7 @@ def checks(given: Item) -> Item:
     }
     missing = [
         {**one, "missing": [found.slot for found in interface_values(Workflow.model_validate(one), one["values"])[1]]}
-        for one in given["missing"]
+        for one in inputs["missing"]
     ]
     return {**names, "missing": missing}
 

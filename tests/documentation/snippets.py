@@ -281,12 +281,12 @@ def compare(expected: str, shown: str) -> None:
 
     Runs of blanks, blank lines and the length of rules do not count. Where nothing is expected, anything may come.
     """
-    wanted, given = _lines(expected), _lines(shown)
+    wanted, got = _lines(expected), _lines(shown)
     if not wanted:
         return
     pattern = "".join(r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in wanted)
-    if not re.fullmatch(pattern, "".join(f"{line}\n" for line in given)):
-        raise Wrong("the page says\n" + "\n".join(wanted) + "\n--- and this came\n" + "\n".join(given))
+    if not re.fullmatch(pattern, "".join(f"{line}\n" for line in got)):
+        raise Wrong("the page says\n" + "\n".join(wanted) + "\n--- and this came\n" + "\n".join(got))
 
 
 def _lines(text: str) -> list[str]:

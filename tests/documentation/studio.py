@@ -35,16 +35,16 @@ def places() -> Mapping[str, tuple[str, ...]]:
     seen: set[str] = set()
     for source in sorted(SOURCES.rglob("*.vue")):
         for _, attributes in _PLACE.findall(source.read_text(encoding="utf-8")):
-            given = dict(re.findall(r"([^\s=\"]+)(?:=\"([^\"]*)\")?", attributes))
-            name = given.get("name") or given["part"]
+            props = dict(re.findall(r"([^\s=\"]+)(?:=\"([^\"]*)\")?", attributes))
+            name = props.get("name") or props["part"]
             seen.add(name)
-            found[name] |= dict.fromkeys(_given(given))
+            found[name] |= dict.fromkeys(_names_in(props))
     if missing := set(found) - seen:
         raise ValueError(f"no page shows {', '.join(sorted(missing))}")
-    return {name: tuple(sorted(given, key=lambda one: one.startswith("@"))) for name, given in found.items()}
+    return {name: tuple(sorted(props, key=lambda one: one.startswith("@"))) for name, props in found.items()}
 
 
-def _given(attributes: Mapping[str, str]) -> Iterator[str]:
+def _names_in(attributes: Mapping[str, str]) -> Iterator[str]:
     for attribute in attributes:
         plain = attribute.lstrip(":@")
         if attribute.startswith("v-model:"):

@@ -40,10 +40,10 @@ def looped(zone: dict[str, Any], **nodes: dict[str, Any] | str) -> dict[str, Any
     return {"z": zone} | {name: inside("z", node) for name, node in nodes.items()}
 
 
-def policy(node: dict[str, Any] | str, **given: Any) -> dict[str, Any]:
+def policy(node: dict[str, Any] | str, **options: Any) -> dict[str, Any]:
     """Return a node with a policy."""
     about = {"type": node} if isinstance(node, str) else node
-    return {**about, "policy": given}
+    return {**about, "policy": options}
 
 
 def notes(file: Path) -> list[str]:

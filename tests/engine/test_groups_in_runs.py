@@ -26,11 +26,11 @@ def plus(number: int, **more: Any) -> Workflow:
     )
 
 
-def passing(given: str, interface: dict[str, Any]) -> Workflow:
+def passing(key: str, interface: dict[str, Any]) -> Workflow:
     """Return a group that gives what it is given under the same name."""
-    edges = f"in.{given} > take.value", f"take.value > out.{given}"
+    edges = f"in.{key} > take.value", f"take.value > out.{key}"
     nodes = {"in": IN, "take": "Take", "out": OUT}
-    return workflow(nodes, *edges, interfaceInputs={given: interface}, interfaceOutputs={given: slot()})
+    return workflow(nodes, *edges, interfaceInputs={key: interface}, interfaceOutputs={key: slot()})
 
 
 GROUPS = {

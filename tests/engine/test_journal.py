@@ -47,8 +47,8 @@ async def outputs(store: SqlRunStore, run_id: str) -> dict[Any, Any]:
     return {key: row.outputs for key, row in found.items()}
 
 
-def add(run: Any, node_id: str, given: dict[str, Any] | None, **more: Any) -> None:
-    run.add(node_id, SIGNATURE, (0.1, 0.2), given, Note(**more))
+def add(run: Any, node_id: str, outputs: dict[str, Any] | None, **more: Any) -> None:
+    run.add(node_id, SIGNATURE, (0.1, 0.2), outputs, Note(**more))
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -284,9 +284,9 @@ async def test_documents_come_back_with_unknown_keys(store: SqlRunStore) -> None
     )
     group = Workflow(name="group")
     assert pack(main) == pack(Workflow.model_validate(main.model_dump(exclude_unset=True)))
-    (given,) = await accepted(store, "run_1")
+    (first,) = await accepted(store, "run_1")
     names = [await store.put(pack(each)) for each in (main, group)]
-    entry = given.model_copy(update={"workflow": names[0], "groups": {"a": names[1], "b": names[1]}})
+    entry = first.model_copy(update={"workflow": names[0], "groups": {"a": names[1], "b": names[1]}})
 
     assert await documents_of(entry, store.content) == (main, {"a": group, "b": group})
 

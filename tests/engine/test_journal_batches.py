@@ -37,7 +37,7 @@ def nodes(rows: list[Row]) -> list[NodeRow]:
     return [NodeRow(**each) for each in rows]
 
 
-def given_rows(rows: list[Row]) -> Rows:
+def rows_of(rows: list[Row]) -> Rows:
     found = Rows()
     for each in rows:
         note = Note(**{key: each[key] for key in ("status", "error", "attempts", "iteration") if key in each})
@@ -53,9 +53,9 @@ class Encoded:
         self.batches: list[bytes] = []
         self.large: dict[str, bytes] = {}
         self.lacking: list[str] = []
-        given, done = given_rows(rows), 0
+        written, done = rows_of(rows), 0
         while done < len(rows):
-            batch = encode_rows(given, done)
+            batch = encode_rows(written, done)
             assert batch.rows > 0
             self.batches.append(batch.content)
             self.large |= batch.large
@@ -222,7 +222,7 @@ async def test_a_large_value_is_kept_apart_once_and_comes_back() -> None:
 
 async def test_many_large_values_are_encoded_a_part_at_a_time() -> None:
     rows = [row({"a": f"{index} " * 1_000_000}, str(index)) for index in range(10, 20)]
-    first = encode_rows(given_rows(rows))
+    first = encode_rows(rows_of(rows))
     assert 1 <= first.rows < 8
     assert sum(map(len, first.large.values())) < 20_000_000
     assert await Encoded(rows).outputs() == [each["outputs"] for each in rows]

@@ -158,10 +158,10 @@ INSIDE = [
 ]  # fmt: skip
 
 
-def failing(**given: Any) -> tuple[Any, ...]:
+def failing(**options: Any) -> tuple[Any, ...]:
     """Return a loop that fails in its third iteration, and nodes after it."""
     nodes = {
-        "z": policy(loop("n: INTEGER = 0", each="n: INTEGER", count=5), **given),
+        "z": policy(loop("n: INTEGER = 0", each="n: INTEGER", count=5), **options),
         "add": ADD,
         "bad": {**inside("z", flow("FailAt", at=3)), "displayName": "The bad one"},
         "take": "Take",

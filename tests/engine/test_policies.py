@@ -18,9 +18,9 @@ SHARED_PLUGINS = ["acme_flow"]
 IN, OUT = "core:GroupInput", "core:GroupOutput"
 
 
-def fails(**given: Any) -> dict[str, Any]:
+def fails(**options: Any) -> dict[str, Any]:
     """Return a node that fails, with a policy."""
-    return policy(flow("FailAt", at=0, value=0), **given)
+    return policy(flow("FailAt", at=0, value=0), **options)
 
 
 def routed(bad: dict[str, Any]) -> tuple[Any, ...]:

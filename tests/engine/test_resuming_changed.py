@@ -181,11 +181,11 @@ async def test_a_document_is_sent_as_to_a_run(shared: Bench, site: HttpClient, t
     document = steps(tmp_path, bad=flow("NoteAlways", file=tmp_path / "bad"))
     wrong = await site.post(f"/api/runs/{failed.id}/resume", json={"nodes": 3})
     answer = await site.post(f"/api/runs/{failed.id}/resume", json=document.to_json())
-    given = await answer.json()
-    run = await shared.engine.wait(given["runId"])
+    body = await answer.json()
+    run = await shared.engine.wait(body["runId"])
 
-    assert (wrong.status, answer.status, given["kept"]) == (400, 200, ["beside", "first", "second"])
-    assert (run.status, run.continues, given["runId"] != failed.id) == ("complete", failed.id, True)
+    assert (wrong.status, answer.status, body["kept"]) == (400, 200, ["beside", "first", "second"])
+    assert (run.status, run.continues, body["runId"] != failed.id) == ("complete", failed.id, True)
 
 
 async def test_a_mask_in_the_document_is_the_secret_that_it_stands_for(open_host: OpenHost, tmp_path: Path) -> None:

@@ -58,9 +58,9 @@ CASES = [
     case("a wide fan-out comes together again", {"seven": give(7), **WIDE, "all": "Collect"},
         *(f"seven.value > {name}.value" for name in WIDE), *(f"{name}.value > all.values" for name in WIDE),
         gives={"all.list": [7] * 300}),
-    *(case(f"{given!r} arrives at the interface as {type}", {"in": IN}, interfaceInputs={"x": slot(type)},
-        inputs={"x": given}, gives={"in.x": arrives})
-        for type, given, arrives in (("STRING", "x", "x"), ("STRING", 3, "3"), ("STRING", True, "true"),
+    *(case(f"{value!r} arrives at the interface as {type}", {"in": IN}, interfaceInputs={"x": slot(type)},
+        inputs={"x": value}, gives={"in.x": arrives})
+        for type, value, arrives in (("STRING", "x", "x"), ("STRING", 3, "3"), ("STRING", True, "true"),
             ("INTEGER", 3, 3), ("INTEGER", 3.0, 3), ("FLOAT", 3, 3.0), ("BOOLEAN", False, False),
             ("OBJECT", {"a": [1]}, {"a": [1]}), ("ARRAY", [1], [1]), ("WILDCARD", [None], [None]),
             ("BINARY", "AAE=", BYTES))),
@@ -135,10 +135,10 @@ REFUSED = [
 
 async def test_interface_values_of_another_type_are_refused(shared: Bench) -> None:
     with Failures() as failures:
-        for type, given, message in REFUSED:
-            with failures.row((type, given)):
+        for type, value, message in REFUSED:
+            with failures.row((type, value)):
                 document = workflow({"in": IN}, interfaceInputs={"x": slot(type)})
-                assert await shared.refusal(document, x=given) == {"$.inputs.x": f"the input 'x': {message}"}
+                assert await shared.refusal(document, x=value) == {"$.inputs.x": f"the input 'x': {message}"}
 
 
 @pytest.mark.in_process_only("the wire has whole numbers of 64 bits")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from escape_scene import scene
 from helpers.folder_plugins import write_plugin
-from helpers.given_contexts import given_by
+from helpers.issued_contexts import issued_by
 from helpers.repetition import Failures
 
 from tavern_host import AUDIT, EXECUTION_ENGINE, LLM, WORKFLOW_MANAGER, CallContext, Host, Principal
@@ -97,7 +97,7 @@ async def test_calls_prepared_before_a_revoke_are_refused(tmp_path: Path) -> Non
 
 async def test_a_plugin_cannot_lend_its_permission(tmp_path: Path) -> None:
     async with scene(tmp_path, use=[*SAVE, "llm:complete"]) as on:
-        for call in (given_by("plugin", "vault"), given_by("plugin", "nobody-knows")):
+        for call in (issued_by("plugin", "vault"), issued_by("plugin", "nobody-knows")):
             with pytest.raises(PermissionDenied, match=r"may not call workflowManager\.save") as refused:
                 await on.view.save("mine", Workflow(name="Mine"), call=call)
             assert refused.value.info.plugin == call.principal.id

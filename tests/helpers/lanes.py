@@ -52,15 +52,17 @@ class Lanes:
         self._is_guarded = False
         return self._did
 
-    def _look(self, event: str, given: tuple[Any, ...]) -> None:
+    def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._is_guarded:
             return
         if event in _PROCESSES:
-            self._refuse(f"{event}: {given[0]!r}"[:200])
+            self._refuse(f"{event}: {arguments[0]!r}"[:200])
         elif event == "socket.bind" and threading.current_thread() is not threading.main_thread():
-            self._refuse(f"serves {given[1]!r} on a thread, which takes time that nobody holds")
-        elif event == "socket.connect" and isinstance(given[1], tuple) and not str(given[1][0]).startswith(_HERE):
-            self._refuse(f"connects to {given[1]!r}")
+            self._refuse(f"serves {arguments[1]!r} on a thread, which takes time that nobody holds")
+        elif (
+            event == "socket.connect" and isinstance(arguments[1], tuple) and not str(arguments[1][0]).startswith(_HERE)
+        ):
+            self._refuse(f"connects to {arguments[1]!r}")
 
     def _refuse(self, what: str) -> None:
         self._did.append(what)

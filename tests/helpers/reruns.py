@@ -63,10 +63,10 @@ class Reruns:
                 return
 
     def _passes_alone(self, test: str) -> bool:
-        given = ["--extended"] if self._config.getoption("extended", False) else []
+        options = ["--extended"] if self._config.getoption("extended", False) else []
         if placement := self._config.getoption("placement", None):
-            given += ["--placement", placement]
-        command = [sys.executable, "-m", "pytest", "-n0", "-q", *given, test]
+            options += ["--placement", placement]
+        command = [sys.executable, "-m", "pytest", "-n0", "-q", *options, test]
         left = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
         environment = {**left, _ALONE: "1"}
         done = subprocess.run(command, cwd=self._config.rootpath, env=environment, capture_output=True, check=False)

@@ -25,8 +25,8 @@ class Child:
     `before` are words before its command, `environment` are variables beside those of the tests.
     """
 
-    def __init__(self, function: Callable[..., Any], *given: Any, before: Sequence[str] = (), **environment: str):
-        call = base64.b64encode(pickle.dumps((function, given))).decode()
+    def __init__(self, function: Callable[..., Any], *arguments: Any, before: Sequence[str] = (), **environment: str):
+        call = base64.b64encode(pickle.dumps((function, arguments))).decode()
         self._name = function.__name__
         self._command = [*before, sys.executable, "-c", "from helpers.survival import run; run()", call]
         path = os.pathsep.join(folder for folder in sys.path if folder)
@@ -100,9 +100,9 @@ class Child:
         raise AssertionError(f"{self._name} {what} (exit code {self.process.returncode}):\n{self.errors}")
 
 
-async def killed(function: Callable[..., Any], *given: Any, lines: int) -> list[Any]:
+async def killed(function: Callable[..., Any], *arguments: Any, lines: int) -> list[Any]:
     """Let a function run in a process until it has said so many things, and kill it; return all that it said."""
-    async with Child(function, *given) as child:
+    async with Child(function, *arguments) as child:
         return [await child.said() for _ in range(lines)] + await child.killed()
 
 
@@ -113,6 +113,6 @@ def say(value: Any) -> None:
 
 def run() -> None:
     """Call the function for which this process was started."""
-    function, given = pickle.loads(base64.b64decode(sys.argv[1]))
-    if inspect.iscoroutine(called := function(*given)):
+    function, arguments = pickle.loads(base64.b64decode(sys.argv[1]))
+    if inspect.iscoroutine(called := function(*arguments)):
         asyncio.run(called)

@@ -28,7 +28,7 @@ async def until(holds: Callable[[], Any], what: str = "what is waited for") -> A
     """
     loop, every = asyncio.get_running_loop(), _FIRST
     end, machine_end = loop.time() + SECONDS, time.monotonic() + _OF_THREADS
-    while not (found := await given if inspect.isawaitable(given := holds()) else given):
+    while not (found := await value if inspect.isawaitable(value := holds()) else value):
         if loop.time() > end and time.monotonic() > machine_end:
             raise AssertionError(f"{what}: not so within {SECONDS:g} s")
         await asyncio.sleep(every)

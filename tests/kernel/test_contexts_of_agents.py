@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers.given_contexts import given
+from helpers.issued_contexts import issued
 
 from tavern_host import CallContext, Principal
 from tavern_host.runtime.issued import passed_on
@@ -14,7 +14,7 @@ PLUGIN = Principal(kind="plugin", id="acme")
 @pytest.fixture
 def call() -> CallContext:
     """Return the call of an agent as the plugin receives it."""
-    return given(CallContext(principal=Principal(kind="agent", id="keeper"), agent_run_id="agent_1"))
+    return issued(CallContext(principal=Principal(kind="agent", id="keeper"), agent_run_id="agent_1"))
 
 
 def test_children_belong_to_the_same_run(call: CallContext) -> None:

@@ -29,9 +29,9 @@ async def bus() -> EventBus:
     return EventBus()
 
 
-def numbers(given: list[Any]) -> list[Any]:
+def numbers(events: list[Any]) -> list[Any]:
     """Return the numbers of events, and gaps as pairs."""
-    return [e.seq if isinstance(e, Event) else (e.first, e.last) for e in given]
+    return [e.seq if isinstance(e, Event) else (e.first, e.last) for e in events]
 
 
 async def rest(subscription: BusSubscription) -> list[Any]:
@@ -164,8 +164,8 @@ async def test_a_closed_bus_ends_every_subscription(bus: EventBus) -> None:
     bus.publish("A", {})
     await bus.close()
     async with asyncio.timeout(60):
-        given = [[e async for e in one] for one in (early, bus.subscribe(), bus.subscribe(since=0))]
-    assert list(map(numbers, given)) == [[1], [], [1]]
+        received = [[e async for e in one] for one in (early, bus.subscribe(), bus.subscribe(since=0))]
+    assert list(map(numbers, received)) == [[1], [], [1]]
 
 
 # --- many at once ------------------------------------------------------------------------------------

@@ -89,12 +89,12 @@ async def run(host: Host, **metadata: Any) -> Any:
 async def test_a_hook_gets_values_of_its_own(project: Path) -> None:
     body = "request.metadata['list'].append(context.plugin)"
     plugins = [intercepting(project.parent, n, body, kind) for n, kind in (("acme", "def"), ("brew", "async def"))]
-    given = [1]
+    values = [1]
     async with loopback(project, *plugins) as host:
-        await run(host, list=given, on=["acme", "brew"])
+        await run(host, list=values, on=["acme", "brew"])
         for name in ("acme", "brew"):
             assert module_of(name).SEEN[0].metadata["list"] == [1, name]
-    assert given == [1]
+    assert values == [1]
 
 
 UNSENDABLE = [

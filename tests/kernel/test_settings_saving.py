@@ -109,8 +109,8 @@ async def test_an_empty_change_writes_no_file(host: Host, operator_folders: Path
 
 
 async def test_masks_may_stand_for_environment_secrets(tmp_path: Path, operator_folders: Path) -> None:
-    folder, given = contextual(tmp_path, configOptions=OPTIONS), {"extensions.acme.token": SECRET}
-    async with host_with(tmp_path / "p", folder, settings=given) as host:
+    folder, settings = contextual(tmp_path, configOptions=OPTIONS), {"extensions.acme.token": SECRET}
+    async with host_with(tmp_path / "p", folder, settings=settings) as host:
         answer = await save(host, token=MASK)
         assert (answer["token"].value, answer["token"].origin) == (MASK, "environment")
         assert not list(operator_folders.rglob("settings.json"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from documentation.platform import interfaces
 from helpers.forwarding import overriding
-from helpers.given_contexts import given_by as by
+from helpers.issued_contexts import issued_by as by
 from helpers.repetition import Failures
 from plugin_maker import KEEP_CONTEXT, context_of, contextual, host_with, make_plugin, module_of, problems_of
 

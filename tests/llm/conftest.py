@@ -52,8 +52,8 @@ async def client() -> AsyncIterator[Callable[..., Awaitable[ChatClient]]]:
             return IMAGE
 
         async def make(base_url: str, **options: object) -> ChatClient:
-            given = {"base_url": base_url, "model": "tiny", **options}
-            return ChatClient(OpenAiOptions.model_validate(given), Direct(session), read)
+            fields = {"base_url": base_url, "model": "tiny", **options}
+            return ChatClient(OpenAiOptions.model_validate(fields), Direct(session), read)
 
         yield make
 

@@ -268,9 +268,9 @@ async def test_schema_images_and_echo_are_sent(client: MakeClient) -> None:
     async with model_server() as server:
         made = await client(server.base_url)
         loose = {"type": "object", "properties": {"a": {"type": "string"}}}
-        given = ChatMessage(role="user", content="What is it?", images=pictures)
+        question = ChatMessage(role="user", content="What is it?", images=pictures)
         await made.complete(
-            asked(given, *TALK[1:3], result, TALK[1], tools=TOOLS, tool_choice="look", response_schema=SCHEMA)
+            asked(question, *TALK[1:3], result, TALK[1], tools=TOOLS, tool_choice="look", response_schema=SCHEMA)
         )
         body = server.bodies[-1]
         assert body["tools"] == TOOLS and body["tool_choice"] == {"type": "function", "function": {"name": "look"}}
@@ -334,8 +334,8 @@ async def test_each_time_limit_is_its_own(wire_server: WireServer, client: MakeC
 async def test_waiting_times_come_in_two_forms(client: MakeClient) -> None:
     rows = [("17", 17), ("1.5", 1.5), ("Mon, 01 Jan 1990 00:00:00 GMT", 0), ("soon", None), ("nan", None)]
     async with model_server() as server:
-        for given, expected in rows:
-            server.default = answers({"error": "Not now."}, 429, **{"Retry-After": given})
+        for header, expected in rows:
+            server.default = answers({"error": "Not now."}, 429, **{"Retry-After": header})
             with pytest.raises(PluginFailure) as caught:
                 await (await client(server.base_url)).complete(asked())
             assert caught.value.info.details.get("retry_after") == expected

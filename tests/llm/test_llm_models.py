@@ -62,8 +62,8 @@ def test_each_key_of_each_channel_is_a_channel() -> None:
             [{"model": "x", "api_key": "a"}, {"model": "y", "api_key": "a"}, {"model": "x", "api_key_env": "B"}],
         ),
     ]
-    for given, expected in rows:
-        assert channels({**given, "concurrency": 3, "price_input": 1}) == expected
+    for options, expected in rows:
+        assert channels({**options, "concurrency": 3, "price_input": 1}) == expected
 
 
 def test_what_is_wrong_with_an_entry_is_told_without_its_values() -> None:

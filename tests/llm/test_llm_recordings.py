@@ -85,8 +85,8 @@ async def check_stream(row: dict[str, Any], client: ChatClient) -> None:
     check_answer(row, answer)
     text, thoughts, calls = put_together(chunks)
     assert (text, thoughts.strip()) == (answer.text, answer.reasoning or "")
-    given = [[call.id, call.name, "" if call.arguments == "{}" else call.arguments] for call in answer.tool_calls]
-    assert [[*call[:2], "" if call[2] == "{}" else call[2]] for call in calls] == given
+    found = [[call.id, call.name, "" if call.arguments == "{}" else call.arguments] for call in answer.tool_calls]
+    assert [[*call[:2], "" if call[2] == "{}" else call[2]] for call in calls] == found
     assert any(chunk.restarted for chunk in chunks) is row.get("restarted", False)
 
 

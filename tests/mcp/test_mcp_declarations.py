@@ -77,17 +77,17 @@ def test_words_of_a_server_are_cleaned_everywhere(tmp_path: Path) -> None:
 
 async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
     script = tmp_path / "project" / "server.py"
-    given = {"command": "python3", "args": ["server.py"]}
+    server = {"command": "python3", "args": ["server.py"]}
     wrong: dict[str, dict[str, Any]] = {
-        "open": {**given, "sandbox": False},
-        "free": {**given, "sampling": "allow"},
-        "thief": {**given, "env": {"KEY": {"env": "PATH"}}},
-        "nosy": {**given, "read": ["../.."]},
-        "both": {**given, "url": "https://example.com/mcp"},
-        "liar": {**given, "readOnly": ["*"]},
+        "open": {**server, "sandbox": False},
+        "free": {**server, "sampling": "allow"},
+        "thief": {**server, "env": {"KEY": {"env": "PATH"}}},
+        "nosy": {**server, "read": ["../.."]},
+        "both": {**server, "url": "https://example.com/mcp"},
+        "liar": {**server, "readOnly": ["*"]},
     }
     folders = make_project(
-        tmp_path, {SERVERS: {"same": {"url": "http://[::1]:9"}}}, {SERVERS: {"given": given, "same": given, **wrong}}
+        tmp_path, {SERVERS: {"same": {"url": "http://[::1]:9"}}}, {SERVERS: {"given": server, "same": server, **wrong}}
     )
     script.write_text("print(1)")
     (tmp_path / "project" / "link").symlink_to("/etc")
@@ -113,9 +113,9 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
             *({"command": "python"}, {"args": ["server.py", "-v"]}, {"env": {"A": "b"}}, {"read": ["tools"]}),
             *({"write": ["tools"]}, {"hosts": ["example.org"]}, {"tools": ["a*"]}, {"folder": "tools"}, {"seconds": 9}),
         ]
-        servers_of = [Declared("given", "project", Server(**{**given, **one}), host.project) for one in [{}, *edits]]
+        servers_of = [Declared("given", "project", Server(**{**server, **one}), host.project) for one in [{}, *edits]]
         assert len({one.digest() for one in servers_of}) == len(servers_of)
-        before = Declared("given", "project", Server(**given, read=["tools"]), host.project)
+        before = Declared("given", "project", Server(**server, read=["tools"]), host.project)
         digest = before.digest()
         (tmp_path / "project" / "tools" / "new").write_text("")
         assert before.digest() != digest

@@ -84,9 +84,9 @@ async def test_an_action_that_would_end_the_program_only_fails(runner_of: Runner
 
 
 async def test_an_action_keeps_no_hold_of_the_callers_values_behind_the_boundary() -> None:
-    given: Values = {"list": [1]}
-    await carried(node(actions={"go": change})(reads)).act("go", given, given)
-    assert given == {"list": [1]}
+    values: Values = {"list": [1]}
+    await carried(node(actions={"go": change})(reads)).act("go", values, values)
+    assert values == {"list": [1]}
 
 
 async def test_a_parameter_annotated_with_the_plugins_context_gets_it() -> None:

@@ -200,13 +200,13 @@ async def raw(inputs: dict[str, Any], config: dict[str, Any], here: NodeContext)
 async def test_a_context_says_which_node_of_which_run_it_is(runner_of: RunnerOf) -> None:
     """A raw node gets all inputs and a configuration of its own."""
     call = NodeCall(run_id="run_1", node_id="zone/n", call=system_call(), iteration=4)
-    given = {"text": "", "context": "not this"}
+    inputs = {"text": "", "context": "not this"}
     place = ["run_1", "zone/n", 4, "system:host"]
-    assert await runner_of(where).open({}).run(given, call) == {"place": place}
+    assert await runner_of(where).open({}).run(inputs, call) == {"place": place}
     instance = runner_of(raw).open({"colour": "red"})
     for _ in range(2):
-        outputs = await instance.run(given, call)
-        assert outputs == {"place": place, "inputs": given, "size": 3, "more": {"colour": "red"}}
+        outputs = await instance.run(inputs, call)
+        assert outputs == {"place": place, "inputs": inputs, "size": 3, "more": {"colour": "red"}}
 
 
 async def test_how_a_node_may_be_run_is_known_across_the_boundary() -> None:

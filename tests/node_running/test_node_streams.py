@@ -93,7 +93,7 @@ async def test_a_reader_that_leaves_ends_the_nodes_code(runner_of: RunnerOf) -> 
 
 
 async def test_items_are_values_and_not_objects_behind_the_boundary() -> None:
-    given = [[1], [2]]
+    sent = [[1], [2]]
 
     @node()
     async def change(lists: AsyncIterator[list[int]]) -> AsyncIterator[list[int]]:
@@ -102,8 +102,8 @@ async def test_items_are_values_and_not_objects_behind_the_boundary() -> None:
             yield one
             one.append(9)
 
-    assert await read(carried(change).open({}), lists=items(*given)) == [{"result": [1, 0]}, {"result": [2, 0]}]
-    assert given == [[1], [2]]
+    assert await read(carried(change).open({}), lists=items(*sent)) == [{"result": [1, 0]}, {"result": [2, 0]}]
+    assert sent == [[1], [2]]
 
 
 async def test_an_error_in_the_middle_comes_after_what_was_yielded(runner_of: RunnerOf) -> None:

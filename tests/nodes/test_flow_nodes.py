@@ -18,9 +18,9 @@ async def test_wait_ends_at_once_when_it_is_cancelled(nodes: Nodes) -> None:
 
 
 async def test_fail_says_its_message_or_what_happened(nodes: Nodes) -> None:
-    for given, told in (("no luck today", "no luck today"), (" ", "the Fail node was reached")):
+    for message, told in (("no luck today", "no luck today"), (" ", "the Fail node was reached")):
         with pytest.raises(TavernError) as failed:
-            await nodes.run("Fail", {"message": given})
+            await nodes.run("Fail", {"message": message})
         assert (failed.value.info.code, failed.value.message) == ("error", told)
 
 

@@ -25,8 +25,8 @@ MAPPED: list[tuple[str, list[Any], list[Any]]] = [
 LONG = list(range(20_000))
 
 CASES: list[Row] = [
-    *(("MapList", {"items": items}, {"operation": operation}, {"items": items_given})
-        for operation, items, items_given in MAPPED),
+    *(("MapList", {"items": items}, {"operation": operation}, {"items": expected})
+        for operation, items, expected in MAPPED),
     ("MapList", {"items": PEOPLE, "argument": "{index}: {item.name}"}, {"operation": "template"},
         {"items": ["0: Bo", "1: ann", "2: Cy", "3: Di"]}),
     ("MapList", {"items": PEOPLE, "argument": "name"}, {"operation": "path"}, {"items": NAMES}),

@@ -166,8 +166,8 @@ async def test_a_wrong_request_is_told(hosted: HostedNodes) -> None:
     with Failures() as failures:
         for inputs, message in rows:
             with failures.row((inputs, message)):
-                given = {"messages": '[{"role": "user", "content": "a"}]', **inputs}
-                assert await failure(hosted, "GenericLlmRequest", **given) == message
+                fields = {"messages": '[{"role": "user", "content": "a"}]', **inputs}
+                assert await failure(hosted, "GenericLlmRequest", **fields) == message
 
 
 # --- without a model ------------------------------------------------------------------------------------------

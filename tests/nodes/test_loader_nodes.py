@@ -80,10 +80,10 @@ FILES: list[tuple[str, str, str, Any]] = [
 @on_module_loop
 async def test_files_are_given_in_one_form(hosted: HostedNodes) -> None:
     with Failures() as failures:
-        for type, name, text, given in FILES:
+        for type, name, text, expected in FILES:
             with failures.row((type, name)):
                 hosted.write(name, text)
-                assert await load(hosted, type, name) == given
+                assert await load(hosted, type, name) == expected
 
 
 @on_module_loop

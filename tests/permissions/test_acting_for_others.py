@@ -32,10 +32,10 @@ from helpers.forwarding import forwarding
 from tavern_host import HttpResponse, RouteInfo, hookimpl, service_info
 from tavern_tools.api.projectfiles import PROJECT_FILES
 
-CONTEXT, GIVEN, DO = [], {}, {}
+CONTEXT, ISSUED, DO = [], {}, {}
 
 async def given(where, call):
-    GIVEN[where] = call
+    ISSUED[where] = call
     if where in DO:
         await DO.pop(where)(call)
 
@@ -136,17 +136,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PLACES = ("route", "hook", "service", "node")
 
 
-def forged(given: CallContext) -> dict[str, CallContext]:
+def forged(issued: CallContext) -> dict[str, CallContext]:
     """Return contexts that name others, made of nothing or of one that was given for `agent:guest`."""
     named = {str(p): CallContext(principal=p) for p in (OPERATOR, Principal(kind="system", id="host"))}
     named |= {"another plugin": CallContext(principal=Principal(kind="plugin", id="tavern-tools"))}
-    made = given.__class__.model_construct(**{**vars(given), "principal": OPERATOR})
+    made = issued.__class__.model_construct(**{**vars(issued), "principal": OPERATOR})
     return named | {
         "another agent": CallContext(principal=Principal(kind="agent", id="other")),
-        "a child of what was given": given.child(principal=OPERATOR),
-        "a changed copy": given.model_copy(update={"principal": OPERATOR}),
-        "with its trace": CallContext(principal=OPERATOR, trace_id=given.trace_id),
-        "with it as parent": CallContext(principal=OPERATOR, parent_id=given.id),
+        "a child of what was given": issued.child(principal=OPERATOR),
+        "a changed copy": issued.model_copy(update={"principal": OPERATOR}),
+        "with its trace": CallContext(principal=OPERATOR, trace_id=issued.trace_id),
+        "with it as parent": CallContext(principal=OPERATOR, parent_id=issued.id),
         "constructed": made,
     }
 
@@ -156,9 +156,9 @@ async def test_nobody_else_can_be_named(scene: Scene) -> None:
     before = len(await scene.entries())
     tried = 0
 
-    async def try_all(given: CallContext) -> None:
+    async def try_all(issued: CallContext) -> None:
         nonlocal tried
-        for name, call in forged(given).items():
+        for name, call in forged(issued).items():
             for way in (
                 lambda call=call: scene.tools.call(READ, call=call),
                 lambda call=call: scene.tools.call_all([READ], scope=ToolScope(), call=call),
@@ -221,7 +221,7 @@ async def test_a_kept_context_is_worth_nothing(scene: Scene) -> None:
 
                 await scene.reach(place, act)
                 await scene.reach(place)
-                for kept in (scene.module.GIVEN[place], *children):
+                for kept in (scene.module.ISSUED[place], *children):
                     with pytest.raises(Forbidden):
                         await scene.tools.call(READ, call=kept)
 

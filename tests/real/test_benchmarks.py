@@ -146,7 +146,7 @@ def test_a_part_of_the_engine_gives_right_results_and_figures(
 def test_a_part_of_the_promises_gives_figures(
     part: str, once: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    few = trust.Sizes(runs=3, characters=600, nodes=30, items=200, tools=3, parses=2, given=200, values=2)
+    few = trust.Sizes(runs=3, characters=600, nodes=30, items=200, tools=3, parses=2, output_characters=200, values=2)
     monkeypatch.setattr(trust, "SIZES", few)
     assert all(figure["limit"] > 0 for figure in figures(capsys, "trust", part))
 

@@ -21,7 +21,7 @@ from tavern_scripts.environments.environments import BuildLimits, Environment, E
 from tavern_scripts.environments.manifests import Manifest, Manifests
 from tavern_scripts.network.proxy_limits import Connection
 from tavern_scripts.policy.languages import Interpreter, Interpreters
-from tests.scripts.sandboxes import MB, bubblewrap, given
+from tests.scripts.sandboxes import MB, bubblewrap, stdin_of
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Workshop:
     def run(self, launch: SandboxLaunch) -> AsyncIterator[SandboxOutput]:
         """Run a program in the sandbox."""
         self.launches.append(launch)
-        return bubblewrap().run(launch, given())
+        return bubblewrap().run(launch, stdin_of())
 
     def write(self, name: str, text: str) -> None:
         """Write a file beside the script."""

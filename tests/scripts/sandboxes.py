@@ -129,7 +129,7 @@ def read(target: str, source: object) -> SandboxMount:
     return SandboxMount(target=target, source=str(source))
 
 
-async def given(*chunks: bytes) -> AsyncIterator[bytes]:
+async def stdin_of(*chunks: bytes) -> AsyncIterator[bytes]:
     """Yield the chunks that go to stdin."""
     for chunk in chunks:
         yield chunk
@@ -137,7 +137,7 @@ async def given(*chunks: bytes) -> AsyncIterator[bytes]:
 
 async def run(backend: ScriptBackend, what: SandboxLaunch | str, stdin: bytes = b"", **others: Any) -> Came:
     """Run a launch, or Python code, to its end."""
-    return await collected(backend.run(launch(what, **others) if isinstance(what, str) else what, given(stdin)))
+    return await collected(backend.run(launch(what, **others) if isinstance(what, str) else what, stdin_of(stdin)))
 
 
 async def collected(outputs: AsyncIterator[SandboxOutput]) -> Came:

@@ -160,11 +160,11 @@ async def test_a_database_is_downloaded(tmp_path: Path) -> None:
 async def test_a_server_publishes_an_advisory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "database.json"
     database.write_text(json.dumps([advisory(name, ranges=EVERYTHING) for name in ("pluggy", "wine")]))
-    given = {
+    options = {
         "extensions.tavern-operations.advisoryDatabase": str(database),
         "extensions.tavern-operations.advisoryHours": 1,
     }
-    monkeypatch.setenv("TAVERN_SETTINGS", json.dumps(given))
+    monkeypatch.setenv("TAVERN_SETTINGS", json.dumps(options))
     async with Host(tmp_path / "inn", serving=True, third_party=False) as host:
         events = host.events.subscribe("ADVISORY", since=0)
         event = await anext(events)

@@ -235,7 +235,7 @@ def said(tmp_path: Path) -> Callable[..., Ran]:
     """Return the function that runs a command for a new project, with what is typed."""
     project = tmp_path / "inn"
     assert tavern("init", "--empty", project).code == 0
-    return lambda words, given="": tavern("--project", project, *words.split(), stdin=given)
+    return lambda words, typed="": tavern("--project", project, *words.split(), stdin=typed)
 
 
 def test_the_operator_manages_users_by_commands(said: Callable[..., Ran]) -> None:

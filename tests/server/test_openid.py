@@ -82,8 +82,8 @@ async def provider() -> AsyncIterator[Id]:
 
     async def answer(request: web.Request) -> web.Response:
         about = {"method": request.method, "headers": [*request.headers.items()], "data": await request.read()}
-        given = asking.open(str(request.rel_url), base_url=f"http://{request.host}", **about)
-        return web.Response(status=given.status_code, headers=given.headers, body=given.data)
+        response = asking.open(str(request.rel_url), base_url=f"http://{request.host}", **about)
+        return web.Response(status=response.status_code, headers=response.headers, body=response.data)
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", answer)

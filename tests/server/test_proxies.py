@@ -56,10 +56,10 @@ def test_which_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"HTTPS_PROXY": PROXY}, ProxySettings(), "https://a.example/", None),
     ]
     with Failures() as failures:
-        for variables, given, address, expected in rows:
-            with failures.row((variables, given, address)), monkeypatch.context() as patch:
+        for variables, proxies, address, expected in rows:
+            with failures.row((variables, proxies, address)), monkeypatch.context() as patch:
                 set_variables(patch, **variables)
-                assert proxy_for(address, given) == expected
+                assert proxy_for(address, proxies) == expected
     assert through("http://ann:hush@proxy.example:3128/") == " through the proxy http://proxy.example:3128"
 
 
@@ -95,10 +95,10 @@ def test_programs_get_the_proxies_that_the_host_has(monkeypatch: pytest.MonkeyPa
             {"HTTPS_PROXY": PROXY, "NO_PROXY": f"a,b,{here}"},
         ),
     ]
-    for variables, given, expected in rows:
+    for variables, settings, expected in rows:
         with monkeypatch.context() as patch:
             set_variables(patch, **variables)
-            assert proxy_variables(given) == expected
+            assert proxy_variables(settings) == expected
 
 
 async def get(host: Host, url: str) -> str:

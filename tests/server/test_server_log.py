@@ -31,8 +31,8 @@ async def _asked(site: HttpClient) -> None:
         ("GET", "/api/plugins?token=swordfish", {"Authorization": None}),
     ):
         answer = await site.request(method, path, headers=headers, **({"json": WAIT} if method == "POST" else {}))
-        given = headers.get("X-Request-Id")
-        assert (answer.headers["X-Request-Id"] == given) is (given == "mine-1")
+        request_id = headers.get("X-Request-Id")
+        assert (answer.headers["X-Request-Id"] == request_id) is (request_id == "mine-1")
 
 
 async def test_each_line_says_what_it_is_about(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,8 +52,8 @@ async def opened_raw(site: HttpClient) -> tuple[asyncio.StreamReader, asyncio.St
 
 async def test_a_message_is_answered_to_its_sender_alone(site: HttpClient) -> None:
     first, second = await site.socket(), await site.socket()
-    for given, payload in (({"payload": {"a": [1, "ä"]}}, {"a": [1, "ä"]}), ({}, {}), ({"payload": None}, {})):
-        await first.send_json({"type": "ACME_ECHO", **given})
+    for fields, payload in (({"payload": {"a": [1, "ä"]}}, {"a": [1, "ä"]}), ({}, {}), ({"payload": None}, {})):
+        await first.send_json({"type": "ACME_ECHO", **fields})
         echoed = [{"type": "ACME_FIRST", "payload": payload}, {"type": "ACME_SECOND", "payload": {}}]
         assert await heard(first, until=2) == echoed
     await publish(site, 1)

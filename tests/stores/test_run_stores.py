@@ -37,7 +37,7 @@ async def test_a_run_is_kept_as_it_was_accepted(store: RunStore, open_runs: Open
     document = await store.put(DOCUMENT)
     group = await store.put(b'{"name":"group"}')
     call = CallContext(principal=Principal(kind="agent", id="á"), deadline=datetime(2030, 1, 1, tzinfo=UTC), depth=3)
-    given = entry(
+    new = entry(
         "run_1",
         document,
         inputs={"text": "ž\ud800\U0001f600", "deep": {"a": [1, 2**63 - 1, -(2**63), 0.1, None, True]}},
@@ -48,23 +48,23 @@ async def test_a_run_is_kept_as_it_was_accepted(store: RunStore, open_runs: Open
         submitted_at=datetime(2025, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
     ).model_copy(update={"call": call})
 
-    await store.accept(given, worker="w", lease=30)
+    await store.accept(new, worker="w", lease=30)
 
     async with open_runs() as another:
         kept = await another.get("run_1")
     assert kept.lease_until is not None
-    assert kept.model_copy(update={"lease_until": None}) == given.model_copy(update={"owner": "w"})
+    assert kept.model_copy(update={"lease_until": None}) == new.model_copy(update={"owner": "w"})
 
 
 async def test_documents_are_kept_with_their_run(store: RunStore) -> None:
     small, large = DOCUMENT, b"[" + b"1," * 50_000 + b"1]"
     hashes = [hashlib.sha256(document).hexdigest() for document in (small, large)]
-    given = entry("run_1", hashes[0], groups={"g": hashes[1]})
+    new = entry("run_1", hashes[0], groups={"g": hashes[1]})
     with pytest.raises(NotFound, match="which is not kept"):
-        await store.accept(given, worker="w", lease=30, documents=(large,))
-    await store.accept(given, worker="w", lease=30, documents=(small, large))
+        await store.accept(new, worker="w", lease=30, documents=(large,))
+    await store.accept(new, worker="w", lease=30, documents=(small, large))
     assert [await store.content(hash) for hash in hashes] == [small, large]
-    await store.accept(given.model_copy(update={"id": "run_2"}), worker="w", lease=30)
+    await store.accept(new.model_copy(update={"id": "run_2"}), worker="w", lease=30)
 
 
 async def test_a_run_that_cannot_be_kept_is_refused(store: RunStore) -> None:

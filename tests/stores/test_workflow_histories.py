@@ -25,8 +25,8 @@ async def publish(store: WorkflowHistoryStore, revision: str, workflow: str = "w
 
 
 async def draft(store: WorkflowHistoryStore, revision: str, published: str = "p1", **more: Any) -> None:
-    given: dict[str, Any] = {"expected": None, "rebase": False, "by": "user:b", "reason": "moved", **more}
-    await store.save_draft(NewDraft("w", {"name": revision}, revision), published=published, **given)
+    fields: dict[str, Any] = {"expected": None, "rebase": False, "by": "user:b", "reason": "moved", **more}
+    await store.save_draft(NewDraft("w", {"name": revision}, revision), published=published, **fields)
 
 
 async def numbers(store: WorkflowHistoryStore, workflow: str | None = "w") -> list[tuple[int, str, str]]:

@@ -138,7 +138,9 @@ def test_whatever_is_written_comes_back(calls: list[tuple[str, dict[str, str]]])
         return text.replace("&", "&amp;").replace("<", "&lt;").replace("\n", "&#10;").replace("\r", "&#13;")
 
     for write in (cdata, entities):
-        text = "".join(action(*(value(write(v), k) for k, v in given.items()), tool=tool) for tool, given in calls)
+        text = "".join(
+            action(*(value(write(v), k) for k, v in arguments.items()), tool=tool) for tool, arguments in calls
+        )
         reading = read_action(text)
         assert (reading.called, reading.text, reading.warnings) == (calls, "", [])
         elements = text.replace("<ACTION><tool_id>", "<tool_call name='").replace("</tool_id>", "'>")
@@ -231,7 +233,7 @@ def test_what_is_not_closed_is_repaired() -> None:
         for written, arguments, text, *warnings in REPAIRED:
             with failures.row(written):
                 reading = read_action(written)
-                assert reading.called == [("t", given) for given in arguments]
+                assert reading.called == [("t", one) for one in arguments]
                 assert (reading.text, reading.warnings) == (text, warnings)
                 assert [warning for call in reading.calls for warning in call.repairs] == (
                     warnings if text != NO_TOOL[1] else []
@@ -362,7 +364,7 @@ def test_json_behind_the_prefix_is_a_call() -> None:
         for written, arguments, left, *warnings in PREFIXED:
             with failures.row(written):
                 reading = read_tool_call(written)
-                assert reading.called == [("t", given) for given in arguments]
+                assert reading.called == [("t", one) for one in arguments]
                 assert (reading.text, reading.refused, told(reading, *warnings)) == (left, [], True)
         for written in PREFIX_REFUSED:
             with failures.row(written):

@@ -64,21 +64,21 @@ class TaskBench:
         """Return the same host for another test."""
         return TaskBench(self.host, self.tasks, self.events, name)
 
-    async def submit(self, *, who: str = "user:operator", what: Tool | None = None, **given: Any) -> ToolTask:
+    async def submit(self, *, who: str = "user:operator", what: Tool | None = None, **arguments: Any) -> ToolTask:
         """Ask for a task; `callback` is where its end is told to, `approval` what it waits for, else arguments."""
-        callback, approval = given.pop("callback", None), given.pop("approval", None)
-        what = what or tool(idempotent=given.pop("idempotent", False))
-        request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **given})
+        callback, approval = arguments.pop("callback", None), arguments.pop("approval", None)
+        what = what or tool(idempotent=arguments.pop("idempotent", False))
+        request = ToolCallRequest(tool_id=TOOL, arguments={"log": str(self.log), **arguments})
         scope = None if callback is None else ToolScope(callback=callback)
         return await self.tasks.submit(request, what, caller(who), scope, approval)
 
     async def park(
-        self, *, who: str = "agent:writer", seconds: float = 3600, default: str = "refuse", **given: Any
+        self, *, who: str = "agent:writer", seconds: float = 3600, default: str = "refuse", **arguments: Any
     ) -> ToolTask:
         """Ask for a task that waits for a decision within so many seconds."""
         begin, end = clock.now(), clock.now() + timedelta(seconds=seconds)
         asked: Any = {"reason": "a rule says so", "requested_at": begin, "expires_at": end, "default": default}
-        return await self.submit(who=who, approval=ToolApproval(**asked), **given)
+        return await self.submit(who=who, approval=ToolApproval(**asked), **arguments)
 
     async def decide(
         self, task: ToolTask | str, decision: str, who: str = "user:operator", comment: str = "", **more: Any
@@ -139,10 +139,10 @@ async def opened(
 ) -> AsyncIterator[TaskBench]:
     """Open a host on a project; `settings` are the operator's for tasks."""
     root.mkdir(exist_ok=True)
-    given: Any = {"settings": {f"extensions.acme-tasks.{key}": value for key, value in settings.items()}}
-    given |= {"serving": serving, "folders": folders, "plugins": [HERE / "plugins" / "acme_tasks"]}
+    options: Any = {"settings": {f"extensions.acme-tasks.{key}": value for key, value in settings.items()}}
+    options |= {"serving": serving, "folders": folders, "plugins": [HERE / "plugins" / "acme_tasks"]}
     # without the plugin that would take up what is left of these tasks
-    async with Host(root, trust=["acme-tasks"], without=["tavern-tools"], **given) as host:
+    async with Host(root, trust=["acme-tasks"], without=["tavern-tools"], **options) as host:
         assert host.plugin("acme-tasks").state == "started", host.plugin("acme-tasks")
         module: Any = host._manager.active["acme-tasks"].runtime._module
         events: list[dict[str, Any]] = []

@@ -20,16 +20,16 @@ def step(index: int, *, block: int = 0, protocol: str | None = "tam", **more: An
 class Calls:
     """Makes calls: what tools give by id, an exception type for one that fails; keeps what it was asked for."""
 
-    def __init__(self, **given: Any) -> None:
-        self.given = given
+    def __init__(self, **outputs: Any) -> None:
+        self.outputs = outputs
         self.arguments: list[dict[str, Any]] = []
 
     async def __call__(self, request: ToolCallRequest) -> ToolResult:
         self.arguments.append(request.arguments)
-        given = self.given.get(request.tool_id, {"ok": True})
-        if given is ToolFailure:
+        output = self.outputs.get(request.tool_id, {"ok": True})
+        if output is ToolFailure:
             return failed(request, ToolFailure(ToolErrorType.EXECUTION, "broken"))
-        return ToolResult(tool_id=request.tool_id, index=request.index, status="done", structured=given)
+        return ToolResult(tool_id=request.tool_id, index=request.index, status="done", structured=output)
 
 
 FIRST = {"items": [{"name": "ä"}], "n": 3}

@@ -53,8 +53,8 @@ class Files:
 
     async def call(self, tool: str, path: str = "", **arguments: Any) -> Any:
         """Return the output of a tool, or the message of its error."""
-        given = {**({"filePath": path} if path else {}), **arguments}
-        result = await self._tools.call(ToolCallRequest(tool_id=f"FileOperator.{tool}", arguments=given))
+        sent = {**({"filePath": path} if path else {}), **arguments}
+        result = await self._tools.call(ToolCallRequest(tool_id=f"FileOperator.{tool}", arguments=sent))
         return result.structured if result.error is None else result.error.message
 
     async def edit(self, path: str, search: str, replace: str, **more: Any) -> Any:

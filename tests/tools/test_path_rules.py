@@ -172,8 +172,8 @@ def test_rules_hold_at_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "files" / "secret" / "x").write_text(SECRET)
     (tmp_path / "tavern.yaml").write_text("name: p\n")
     access = {"roles": {"r": DENYING}, "principals": {"user:*": ["r"]}}
-    given = ("--project", tmp_path, "tools", "call", "FileOperator.ReadFile", "--arg", "filePath=//secret/x")
-    ran = tavern(*given, TAVERN_SETTINGS=json.dumps({KEY: access}))
+    words = ("--project", tmp_path, "tools", "call", "FileOperator.ReadFile", "--arg", "filePath=//secret/x")
+    ran = tavern(*words, TAVERN_SETTINGS=json.dumps({KEY: access}))
     assert (ran.code, "PermissionDenied" in ran.err) == (1, True), ran
 
 

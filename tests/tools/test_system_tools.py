@@ -137,8 +137,8 @@ async def test_tasks_and_streams_are_those_of_who_calls(desk: Any) -> None:
     with Failures() as failures:
         for tool, arguments, expected in SHOWN:
             with failures.row((tool, arguments)):
-                given = await called(desk, tool, LIN, **arguments)
-                assert {key: given[key] for key in expected} == expected
+                found = await called(desk, tool, LIN, **arguments)
+                assert {key: found[key] for key in expected} == expected
                 if tool != "stream_read":
                     other = await called(desk, tool, **arguments)
                     assert other.message == f"there is no task {arguments['task_id']}"

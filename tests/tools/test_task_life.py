@@ -247,8 +247,8 @@ MOVED = [{"url": MASK}, {"url": "a", "other": {"apiKey": MASK}}, {"list": [{"tok
 
 
 def test_masks_stand_for_secrets_where_these_stood() -> None:
-    for given, shown in SHOWN:
-        assert masked(given) == (given if shown is None else shown)
+    for value, shown in SHOWN:
+        assert masked(value) == (value if shown is None else shown)
     assert unmasked({**masked(REAL), "url": "b"}, REAL) == {**REAL, "url": "b"}
     for edited in MOVED:
         with pytest.raises(InvalidInput, match="where no secret stands"):

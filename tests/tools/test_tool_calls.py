@@ -106,9 +106,9 @@ async def test_a_call_that_cannot_succeed_says_why(stocked: Any) -> None:
     with Failures() as failures:
         for tool, arguments, kind, message in rows:
             with failures.row((tool, str(arguments)[:40])):
-                given = {"filePath": "a.txt", **arguments} if tool == "read" else arguments
+                sent = {"filePath": "a.txt", **arguments} if tool == "read" else arguments
                 is_final = kind in ("ParameterValidationError", "PermissionDenied")
-                request = ToolCallRequest(tool_id=tool, arguments=given, retry=3 if is_final else 0)
+                request = ToolCallRequest(tool_id=tool, arguments=sent, retry=3 if is_final else 0)
                 result = await stocked.tools.call(request)
                 found, said = error_of(result)
                 assert found == kind

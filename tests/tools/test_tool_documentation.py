@@ -14,9 +14,9 @@ from tavern_tools.catalog.slots import file_parameters, interface_parameters, no
 
 
 def tool(parameters: dict[str, Any] | None = None, **values: Any) -> ToolDefinition:
-    given = {} if parameters is None else {"parameters": parameters}
+    more = {} if parameters is None else {"parameters": parameters}
     node = ToolImplementation(kind="workflow", workflow_id="w")
-    return ToolDefinition(id="Files.Edit", description="Replaces lines.", implementation=node, **given, **values)
+    return ToolDefinition(id="Files.Edit", description="Replaces lines.", implementation=node, **more, **values)
 
 
 PLACE = {"$ref": "#/$defs/place"}

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from context_keeper import NAME, context_of, write_keeper
-from helpers.given_contexts import given
 from helpers.held_time import HeldClock
+from helpers.issued_contexts import issued
 from helpers.waiting import until, until_idle
 from helpers.workflow_documents import workflow_document
 
@@ -77,14 +77,14 @@ class Source:
     hangs: bool = False
     fails: Exception | None = None
     make: Callable[[int], Any] = lambda number: number
-    given: int = 0
+    yielded: int = 0
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def items(self) -> AsyncIterator[Any]:
         try:
-            while self.given < self.count:
-                self.given += 1
-                yield self.make(self.given)
+            while self.yielded < self.count:
+                self.yielded += 1
+                yield self.make(self.yielded)
             if self.fails is not None:
                 raise self.fails
             if self.hangs:
@@ -138,12 +138,12 @@ async def test_a_source_waits_for_its_reader(streams: Streams) -> None:
     handle = streams.open(small.items(), *BY_LIN)
     assert len((await streams.read(handle, LIN, 10)).items) == 10
     await until_idle()
-    assert CAPACITY <= small.given <= CAPACITY + 11
+    assert CAPACITY <= small.yielded <= CAPACITY + 11
     assert (await all_of(streams, handle))[0] == list(range(11, 10_001))
     handle = streams.open(large.items(), *BY_LIN)
     await streams.read(handle, LIN, 1)
     await until_idle()
-    assert large.given <= 5
+    assert large.yielded <= 5
     assert len((await all_of(streams, handle))[0]) == 49
 
 
@@ -248,7 +248,7 @@ async def test_texts_are_joined_and_other_items_listed(streams: Streams) -> None
         with pytest.raises(ToolFailure, match="which is the most that is collected"):
             await streams.collect(endless.items())
         assert endless.closed.is_set()
-        assert endless.given <= COLLECTED_ITEMS + 1
+        assert endless.yielded <= COLLECTED_ITEMS + 1
 
 
 # --- streams of workflows ---------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class Bench:
 
     def stream(self, workflow: Workflow, *keys: str, deadline: float | None = None) -> AsyncIterator[Any]:
         call = CallContext(principal=LIN)
-        call = given(call if deadline is None else call.child(timeout=deadline))
+        call = issued(call if deadline is None else call.child(timeout=deadline))
         return workflow_stream(self.context, RunRequest(workflow=workflow), call, keys or ("answer",))
 
     async def items(self, workflow: Workflow, *keys: str) -> list[Any]:

@@ -166,14 +166,14 @@ async def test_calls_are_approved_and_refused_by_commands(stocked: Any) -> None:
     listed = await stocked.run("approvals list", limit=3)
     assert [row[1:3] for row in listed.rows] == [["ask", "agent:lin"]] * 3
     with Failures() as failures:
-        for given, message in (
+        for options, message in (
             *(({"arg": ["name"]}, "--arg expects NAME=VALUE"), ({"arguments": "{"}, "--arguments is not JSON")),
             ({"arguments": "[]"}, "--arguments must be a JSON object, not an array"),
             ({"arguments": "{}", "arg": ["a=b"]}, "give either --arguments or --arg"),
             ({"arg": ["colour=red"]}, "is no parameter of this tool"),
         ):
-            with failures.row(given), pytest.raises(InvalidInput, match=message):
-                await stocked.run("approvals approve", task=first, **given)
+            with failures.row(options), pytest.raises(InvalidInput, match=message):
+                await stocked.run("approvals approve", task=first, **options)
     said = await stocked.run("approvals approve", task=first, arg=["name=tavern-llm"], comment="fine")
     assert said.text.startswith(f"{first}: approved")
     assert (await stocked.run("approvals refuse", task=second, comment="no")).text == f"{second}: refused"
@@ -201,10 +201,10 @@ async def test_tools_are_listed_shown_and_called_by_commands(stocked: Any, tmp_p
     with pytest.raises(NotFound):
         await stocked.run("tools show", id="absent")
     # the exit code says whose fault it was
-    for tool_id, given, exit_code in (
+    for tool_id, arguments, exit_code in (
         *(("absent", [], 2), ("info", ["nam=x"], 2), ("info", ["name=absent"], 1), ("info", ["name=tavern-llm"], 0)),
     ):
-        assert (await stocked.run("tools call", id=tool_id, arg=given)).exit_code == exit_code, given
+        assert (await stocked.run("tools call", id=tool_id, arg=arguments)).exit_code == exit_code, arguments
     entries = await stocked.host.services.get(AUDIT).tail(5)
     assert {entry.actor for entry in entries if entry.subject == "info"} == {"user:operator"}
     *problems, verdict = (await stocked.run("tools call", id="wrong")).lines  # calling a wrong file says what is wrong

@@ -70,9 +70,9 @@ def ask(base, path, cookie, **parameters):
     return answer["data"]
 
 
-def subtitles(given, base, cookie):
+def subtitles(inputs, base, cookie):
     """Return title and subtitles of the video that is asked for."""
-    bvid, part = video_of(given["url"])
+    bvid, part = video_of(inputs["url"])
     progress(0.1, f"looking for {bvid}")
     video = ask(base, "/x/web-interface/view", cookie, bvid=bvid)
     pages = video.get("pages") or [{"cid": video.get("cid")}]
@@ -85,7 +85,7 @@ def subtitles(given, base, cookie):
     if not found:
         hint = "" if cookie else "; many are shown only with the cookie of a login (setting bilibiliCookie)"
         raise Failure(f"{bvid} has no subtitles that can be seen{hint}")
-    language = given.get("language") or next(iter(found))
+    language = inputs.get("language") or next(iter(found))
     if language not in found:
         raise Failure(f"{bvid} has no subtitles in {language}; there is {', '.join(found)}")
     progress(0.7, f"getting the subtitles in {language}")

@@ -40,13 +40,13 @@ class LocalAdapter:
 
     def __init__(self, options: dict[str, JsonValue], context: PluginContext) -> None:
         try:
-            given = LocalOptions.model_validate(options)
+            checked = LocalOptions.model_validate(options)
         except ValidationError as error:
             problem = error.errors(include_input=False, include_url=False)[0]
             raise Misconfigured(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from None
-        self._options = given
+        self._options = checked
         self._context = context
-        self._process = ModelProcess(threads=given.threads, context=given.context)
+        self._process = ModelProcess(threads=checked.threads, context=checked.context)
         self._client: tuple[str, OpenAiAdapter] | None = None
 
     async def complete(self, request: LlmRequest, call: CallContext) -> LlmResponse:

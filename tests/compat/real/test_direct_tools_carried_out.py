@@ -27,8 +27,8 @@ async def test_the_python_tool_of_2_2_3_is_listed_and_does_what_its_examples_say
 
     good, bad = tool.examples
     done, failed = [await scripts.call(TOOL, **example["input"]) for example in (good, bad)]
-    given: Any = done.structured
-    assert (done.status, given["success"], given["outputData"]) == ("done", True, good["expectedOutput"]["outputData"])
+    found: Any = done.structured
+    assert (done.status, found["success"], found["outputData"]) == ("done", True, good["expectedOutput"]["outputData"])
     # the document shows what the service gives, of which a failed call is made
     shown = bad["expectedOutput"]["error"]
     assert (failed.error.type, failed.error.message) == (shown["type"], shown["message"])

@@ -192,8 +192,8 @@ def test_what_is_wrong_is_told_and_nothing_saved(inn: Path, server: ModelServer)
     with Failures() as failures:
         for arguments, code, told in WRONG:
             with failures.row(told):
-                given = [argument.format(url=server.base_url, root=root, key=KEY) for argument in arguments]
-                ran = models(inn, "add", "mine", *given)
+                options = [argument.format(url=server.base_url, root=root, key=KEY) for argument in arguments]
+                ran = models(inn, "add", "mine", *options)
                 assert (ran.code, told.format(root=root) in ran.error, KEY in ran.err) == (code, True, False), ran
         for words, told in (
             (("add", "my model", "--url", server.base_url), "is no name for a model"),

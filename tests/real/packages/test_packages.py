@@ -51,9 +51,9 @@ def contents(operator: Path) -> dict[str, bytes]:
 
 def plugins(project: Path, *words: str, **settings: str) -> Ran:
     """Run `tavern plugins …` with settings of the plugin; forget what it imported, as the end of its process does."""
-    given = json.dumps({f"extensions.tavern-packages.{key}": value for key, value in settings.items()})
+    options = json.dumps({f"extensions.tavern-packages.{key}": value for key, value in settings.items()})
     with imports_forgotten():
-        return tavern("--project", project, "plugins", *words, TAVERN_SETTINGS=given)
+        return tavern("--project", project, "plugins", *words, TAVERN_SETTINGS=options)
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ async def test_every_view_is_accessible(site: HttpClient, browser: Browser) -> N
                     shown = studio.page.get_by_text(words, exact=True).locator("visible=true")
                     await expect(shown.first).to_be_visible()
                     await studio.picture(f"view-{theme}-{path.strip('/').replace('/', '-') or 'home'}")
-                    for what, given in ((VIOLATIONS, rules), (MISPLACED, None), (TOO_WIDE, width)):
-                        read = partial(studio.page.evaluate, what, given)
+                    for what, argument in ((VIOLATIONS, rules), (MISPLACED, None), (TOO_WIDE, width)):
+                        read = partial(studio.page.evaluate, what, argument)
                         assert await read_until(lambda found: not found, read) == []
     await context.close()

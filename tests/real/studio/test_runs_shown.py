@@ -24,9 +24,9 @@ async def keyed(path: str) -> str:
 """
 
 
-async def finished(studio: Studio, given: dict[str, Any]) -> str:
+async def finished(studio: Studio, body: dict[str, Any]) -> str:
     """Run something to its end; return the id of the run."""
-    run: str = (await (await studio.site.post("/api/prompt", json=given)).json())["promptId"]
+    run: str = (await (await studio.site.post("/api/prompt", json=body)).json())["promptId"]
     await studio.site.host.services.get(EXECUTION_ENGINE).wait(run)
     return run
 

@@ -68,9 +68,9 @@ async def execute(
     return await scripts.host.services.get(TOOL_MANAGER).call(request, scope=scope, call=call)
 
 
-async def value(scripts: Scripts, code: str, language: str = "python", **given: Any) -> Any:
+async def value(scripts: Scripts, code: str, language: str = "python", **arguments: Any) -> Any:
     """Return the output of such code."""
-    result = await execute(scripts, code, language, **given)
+    result = await execute(scripts, code, language, **arguments)
     assert result.error is None, result.error
     assert isinstance(result.structured, dict)
     return result.structured["outputData"]
@@ -112,9 +112,9 @@ needs_bun = pytest.mark.skipif(shutil.which("bun") is None, reason="needs Bun: n
     [("python", PYTHON), ("nodejs", JAVASCRIPT), pytest.param("bun", JAVASCRIPT, marks=needs_bun)],
 )
 async def test_tools_are_functions_and_failures_exceptions(open_scripts: Scripts, language: str, code: str) -> None:
-    given = await value(open_scripts, code, language)
+    output = await value(open_scripts, code, language)
 
-    assert given == [["ExecutionError", True, {"code": "not_found"}], True, True]
+    assert output == [["ExecutionError", True, {"code": "not_found"}], True, True]
     entries = await open_scripts.host.services.get(AUDIT).tail(100)
     called = [each for each in entries if each.action == "tool.called" and '"a.txt"' in json.dumps(each.details)]
     assert {each.actor for each in called} == {str(AGENT)}
@@ -142,16 +142,16 @@ async def test_who_is_given_tools(open_scripts: Scripts) -> None:
     user = CallContext(principal=Principal(kind="user", id="ann"), project=project)
     code = "import json, os\nimport tools\nprint(json.dumps([dir(tools), 'TAVERN_CALLS_FD' in os.environ]))"
 
-    async def given(call: CallContext, *tools: str) -> Any:
+    async def tools_of(call: CallContext, *tools: str) -> Any:
         request = ScriptRequest(code=code, language="python", tools=tools)
         return (await open_scripts.service.run(request, call=call)).output_data
 
     assert await open_scripts.host.services.get(TOOL_MANAGER).callable_tools(call=nobody) == []
     own = ["ToolError", "aio", "call"]
-    assert await given(nobody, "*") == [own, True]
-    assert await given(user, "system:get_*") == [[*own, "get_current_time", "system_get_current_time"], True]
-    assert {*own, "get_current_time", "write_file"} < {*(await given(user, "*"))[0]}
-    assert await given(user.model_copy(update={"via": "acme"}), "*") is None  # without a module `tools`
+    assert await tools_of(nobody, "*") == [own, True]
+    assert await tools_of(user, "system:get_*") == [[*own, "get_current_time", "system_get_current_time"], True]
+    assert {*own, "get_current_time", "write_file"} < {*(await tools_of(user, "*"))[0]}
+    assert await tools_of(user.model_copy(update={"via": "acme"}), "*") is None  # without a module `tools`
     with pytest.raises(InvalidInput, match="no tools are given in a session"):
         await open_scripts.python("1", session="s", tools=["*"])
 

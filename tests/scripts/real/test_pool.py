@@ -29,7 +29,6 @@ from tests.scripts.sandboxes import (
     Came,
     Launches,
     bubblewrap,
-    given,
     landlock,
     left_by,
     limits,
@@ -37,6 +36,7 @@ from tests.scripts.sandboxes import (
     read,
     run,
     staged,
+    stdin_of,
 )
 
 SHOWS_ITSELF = """
@@ -246,7 +246,7 @@ async def test_closing_ends_a_script_and_its_processes(rooms: Rooms) -> None:
     code = f"import os, time\nif os.fork() == 0: os.execv('/bin/sh', ['{token}', '-c', 'sleep 600; true'])\n"
     what = rooms.launch(f"{code}time.sleep(0.3); print('began', flush=True); time.sleep(600)")
 
-    async with aclosing(rooms.pool.run(rooms.backend, what, given())) as outputs:
+    async with aclosing(rooms.pool.run(rooms.backend, what, stdin_of())) as outputs:
         assert (await anext(outputs)).data == b"began\n"
         while not processes_with(token):
             await asyncio.sleep(0.02)

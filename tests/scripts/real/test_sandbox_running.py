@@ -18,7 +18,18 @@ from tavern_scripts.api.scripts import SandboxLaunch, ScriptBackend
 from tavern_scripts.sandbox import landlock as kernel
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.cgroups import find_groups
-from tests.scripts.sandboxes import IS_ROOT, LIMITS, MB, bubblewrap, given, landlock, launch, processes_with, read, run
+from tests.scripts.sandboxes import (
+    IS_ROOT,
+    LIMITS,
+    MB,
+    bubblewrap,
+    landlock,
+    launch,
+    processes_with,
+    read,
+    run,
+    stdin_of,
+)
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
@@ -124,7 +135,7 @@ async def test_variables_that_would_do_harm_are_refused() -> None:
 async def test_closing_early_ends_everything(backend: ScriptBackend) -> None:
     token = f"closed-{os.getpid()}-{time.monotonic_ns()}"
     code = "import os, time\nfor _ in range(3): os.fork()\nprint('began', flush=True)\ntime.sleep(60)"
-    async with aclosing(backend.run(launch(code, token), given())) as outputs:
+    async with aclosing(backend.run(launch(code, token), stdin_of())) as outputs:
         async for each in outputs:
             assert each.kind == "stdout"
             running = processes_with(token)
@@ -138,7 +149,7 @@ async def test_a_flood_waits_for_its_reader_and_costs_no_memory(backend: ScriptB
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     code = "import os\nchunk = bytes(65536)\nwhile True: os.write(1, chunk)"
     taken = 0
-    async with aclosing(backend.run(launch(code), given())) as outputs:
+    async with aclosing(backend.run(launch(code), stdin_of())) as outputs:
         async for each in outputs:
             taken += len(each.data)
             if taken < 2 * MB:

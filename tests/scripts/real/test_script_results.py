@@ -36,9 +36,9 @@ async def test_what_code_prints_is_its_result(scripts: Scripts) -> None:
         ("x = 1", None, None),
     ]
     with Failures() as failures:
-        for code, given, result in rows:
+        for code, data, result in rows:
             with failures.row(code):
-                assert await scripts.output(code=code, language="python", input_data=given) == result
+                assert await scripts.output(code=code, language="python", input_data=data) == result
     scripts.put("x.py", r"print('{\"\\ud800\": \"a\\udc00b\"}')")  # half characters are mended
     assert await scripts.output(script_path="x.py") == {"\ufffd": "a\ufffdb"}
 

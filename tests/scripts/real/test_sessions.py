@@ -25,11 +25,11 @@ from tests.scripts.sandboxes import (
     Launches,
     bubblewrap,
     collected,
-    given,
     left_by,
     limits,
     processes_with,
     read,
+    stdin_of,
 )
 from tests.scripts.scripthost import scripts_of
 
@@ -49,7 +49,7 @@ class Desk(Launches):
     ) -> Came:
         """Run code in a session."""
         self.last = what = self.launch(code, **others) if isinstance(code, str) else code
-        return await collected(self.sessions.run(self.backend, what, given(stdin), owner=owner, name=name))
+        return await collected(self.sessions.run(self.backend, what, stdin_of(stdin), owner=owner, name=name))
 
     def left(self) -> dict[str, str]:
         """Return the files that the last call left."""

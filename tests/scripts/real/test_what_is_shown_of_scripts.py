@@ -50,17 +50,17 @@ async def test_no_path_of_this_machine_is_shown(
             for place in (project, Path(sys.executable).resolve().parent.parent):
                 assert str(place) not in shown
         code = "import json, sys; print(json.load(sys.stdin), file=sys.stderr); print(1)"
-        given = {f"{project}/a": "<project>/a", f"{project}a": f"{project}a", f"x{project}": f"x{project}"}
-        for text, hidden in given.items():  # whole paths only
+        texts = {f"{project}/a": "<project>/a", f"{project}a": f"{project}a", f"x{project}": f"x{project}"}
+        for text, hidden in texts.items():  # whole paths only
             request = ScriptRequest(code=code, language="python", input_data=text)
             assert (await host.services.get(SCRIPT_EXECUTION).run(request)).logs == [hidden]
 
 
 def test_projects_do_not_decide_operators_settings(project: Path) -> None:
-    given = {"tavern-scripts.unsafeAllowUnsandboxed": True, "tavern-scripts.memoryMegabytes": 9999}
-    given |= {"tavern-tools.callbackHosts": ["*:80"], "tavern-tools.nodeTools": ["*"], "tavern-tools.access": {}}
-    given |= {"tavern-operations.webhook": "http://127.0.0.1:9/", "tavern-operations.alarmDenials": 0}
-    settings = {f"extensions.{key}": value for key, value in given.items()}
+    options = {"tavern-scripts.unsafeAllowUnsandboxed": True, "tavern-scripts.memoryMegabytes": 9999}
+    options |= {"tavern-tools.callbackHosts": ["*:80"], "tavern-tools.nodeTools": ["*"], "tavern-tools.access": {}}
+    options |= {"tavern-operations.webhook": "http://127.0.0.1:9/", "tavern-operations.alarmDenials": 0}
+    settings = {f"extensions.{key}": value for key, value in options.items()}
     (project / "tavern.yaml").write_text(json.dumps({"settings": settings}))
     listed = {value["key"]: value for value in tavern("--project", project, "settings", "list", "--json").json()}
     warned = tavern("--project", project, "settings", "list").err

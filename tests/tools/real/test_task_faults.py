@@ -131,9 +131,9 @@ async def mark(root: Path, seed: float, first: int) -> None:
         await asyncio.Event().wait()
 
 
-async def killed_at(moment: float, function: Callable[..., Any], *given: Any) -> list[list[str]]:
+async def killed_at(moment: float, function: Callable[..., Any], *arguments: Any) -> list[list[str]]:
     """Kill a host some seconds after it was ready; return what it said in between."""
-    async with Child(function, *given) as child:
+    async with Child(function, *arguments) as child:
         assert await child.said() == "ready"
         await asyncio.sleep(moment)
         return await child.killed()
@@ -188,11 +188,11 @@ async def test_no_call_is_made_twice_whatever_its_tool(tmp_path: Path, part: int
 
     about = f"seed {seed}, part {part}"
     assert {name: count for name, count in made.items() if count > 1} == {}, about
-    for name, given in accepted.items():
-        if given in tasks and tasks[given].status is not TaskStatus.DONE:
-            assert tasks[given].status is TaskStatus.UNKNOWN, (about, tasks[given])
+    for name, answer in accepted.items():
+        if answer in tasks and tasks[answer].status is not TaskStatus.DONE:
+            assert tasks[answer].status is TaskStatus.UNKNOWN, (about, tasks[answer])
         else:
-            assert given in tasks or given == "done", (about, name, given)
+            assert answer in tasks or answer == "done", (about, name, answer)
             assert made[name] == 1, (about, name)
 
 

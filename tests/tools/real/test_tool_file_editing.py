@@ -51,8 +51,8 @@ class Editor:
     async def save(self, name: str, document: Any, code: str | None = None, match: str = "") -> tuple[int, Any]:
         return await self.ask("PUT", f"/api/tool-files/{name}", match, json=source(document, code))
 
-    async def saved(self, *given: Any, match: str = "") -> int:
-        return (await self.save(*given, match=match))[0]
+    async def saved(self, *arguments: Any, match: str = "") -> int:
+        return (await self.save(*arguments, match=match))[0]
 
     async def delete(self, name: str, match: str = "*") -> int:
         return (await self.ask("DELETE", f"/api/tool-files/{name}", match))[0]

@@ -43,7 +43,7 @@ class Attack:
     name: str
     python: Function | None
     refused: tuple[str, ...] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
     """What the target has besides the playground."""
     control: Mapping[str, Any] = field(default_factory=dict)
     """What the target has in place of it outside of a sandbox: what is permitted there, or harmless."""
@@ -69,7 +69,7 @@ class Attack:
 
     def target(self, common: Mapping[str, Any]) -> SimpleNamespace:
         """Return the target of the attack inside, or outside of a sandbox."""
-        return SimpleNamespace(**{**common, **self.given, **({} if common["inside"] else self.control)})
+        return SimpleNamespace(**{**common, **self.extra, **({} if common["inside"] else self.control)})
 
 
 ATTACKS: dict[str, Attack] = {}

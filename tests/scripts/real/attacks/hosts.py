@@ -152,7 +152,7 @@ class HostProcess:
             **self.opened,
             **victim,
             "names": [each.name for each in attacks],
-            "of": {each.name: {**each.given, **({} if inside else each.control)} for each in attacks},
+            "of": {each.name: {**each.extra, **({} if inside else each.control)} for each in attacks},
             "inside": inside,
             "token": token,
             "needle": _SECRET,

@@ -165,7 +165,7 @@ def leaves_pipes_sockets_hard_links_and_set_uid_programs(target: SimpleNamespace
     return "left"
 
 
-@attack("nothing", rounds=2, given={"more": "/usr/local/lib"}, control={"more": "/tmp"})
+@attack("nothing", rounds=2, extra={"more": "/usr/local/lib"}, control={"more": "/tmp"})
 def leaves_something_where_every_later_script_would_find_it(target: SimpleNamespace) -> object:
     places = {"/tmp", "/dev/shm", os.environ.get("HOME", "/tmp"), "/var/tmp", "/run", target.more}
     found = [path for place in places if os.path.exists(path := f"{place}/{target.token}")]
@@ -181,7 +181,7 @@ def leaves_something_where_every_later_script_would_find_it(target: SimpleNamesp
     return "planted"
 
 
-@attack("EROFS", "EACCES", "ENOENT", given={"places": OF_THE_SYSTEM.split()}, control={"places": ["/tmp"]})
+@attack("EROFS", "EACCES", "ENOENT", extra={"places": OF_THE_SYSTEM.split()}, control={"places": ["/tmp"]})
 def writes_where_the_system_and_the_interpreter_are(target: SimpleNamespace) -> object:
     done, problems = [], []
     for path in [f"{place}/{name}" for place in target.places for name in ("planted.pth", "planted")]:
@@ -196,7 +196,7 @@ def writes_where_the_system_and_the_interpreter_are(target: SimpleNamespace) -> 
     return done
 
 
-@attack("nothing", given={"places": OF_THE_HOST.split()}, degraded=SEEN)
+@attack("nothing", extra={"places": OF_THE_HOST.split()}, degraded=SEEN)
 def probes_which_folders_and_programs_the_host_has(target: SimpleNamespace) -> object:
     return [path for path in [*target.places, target.outside] if os.path.lexists(path)]
 
@@ -230,7 +230,7 @@ def opens_the_file_that_another_process_has_open(target: SimpleNamespace) -> obj
     return read(f"/proc/{target.victim_pid}/fd/{target.victim_descriptor}")
 
 
-@attack("nothing", given={"seen": "/outside"}, control={"seen": "/proc"}, degraded="it sees the mounts of the host")
+@attack("nothing", extra={"seen": "/outside"}, control={"seen": "/proc"}, degraded="it sees the mounts of the host")
 def finds_paths_of_the_host_in_its_table_of_mounts(target: SimpleNamespace) -> object:
     tables = [read(f"/proc/{pid}/{name}") for pid in ("self", "thread-self") for name in ("mountinfo", "mounts")]
     return [line for table in tables for line in table.splitlines() if target.seen in line]

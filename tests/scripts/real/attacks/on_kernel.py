@@ -100,7 +100,7 @@ def makes_a_user_namespace(target: SimpleNamespace) -> object:
     return called(libc.unshare(0x10000000), "made")
 
 
-@attack(*REFUSED, given={"clone": 220 if ARM else 56})
+@attack(*REFUSED, extra={"clone": 220 if ARM else 56})
 def clones_itself_into_a_user_namespace(target: SimpleNamespace) -> object:
     return cloned(libc.syscall(target.clone, 0x10000000 | 17, 0, 0, 0, 0))
 
@@ -137,7 +137,7 @@ def mounts_a_file_system(target: SimpleNamespace) -> object:
     return called(libc.mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), None), "mounted")
 
 
-@attack(*NO_MOUNT, namespaced=True, given={"place": "/usr"}, control={"place": "/proc"})
+@attack(*NO_MOUNT, namespaced=True, extra={"place": "/usr"}, control={"place": "/proc"})
 def makes_what_is_read_only_writable_by_mounting_it_again(target: SimpleNamespace) -> object:
     return called(libc.mount(None, target.place.encode(), None, ctypes.c_ulong(0x20 | 0x1000), None), "mounted")
 
@@ -151,7 +151,7 @@ def mounts_by_the_newer_calls(target: SimpleNamespace) -> object:
 @attack(
     *NO_MOUNT,
     namespaced=True,
-    given={"places": ["/proc", "/dev/shm", "/tmp", "/script", "/etc/passwd", "/"]},
+    extra={"places": ["/proc", "/dev/shm", "/tmp", "/script", "/etc/passwd", "/"]},
     control={"places": ["/proc"]},
 )
 def takes_a_mount_away_to_see_what_lies_beneath(target: SimpleNamespace) -> object:
@@ -165,7 +165,7 @@ def changes_its_root_folder(target: SimpleNamespace) -> object:
     return "changed"
 
 
-@attack("EPERM", "not permitted", given={"kind": 0o020000}, control={"kind": 0o010000})
+@attack("EPERM", "not permitted", extra={"kind": 0o020000}, control={"kind": 0o010000})
 def makes_a_device(target: SimpleNamespace) -> object:
     path = f"/tmp/device-{target.token}"
     os.mknod(path, target.kind | 0o600, os.makedev(1, 1))
@@ -204,7 +204,7 @@ def has_rights_of_root_left(target: SimpleNamespace) -> object:
     return [*left, "is root"] if is_root else left
 
 
-@attack("nothing", given={"calls": CALLS}, control={"calls": [call for call in CALLS if call[0] in HARMLESS]})
+@attack("nothing", extra={"calls": CALLS}, control={"calls": [call for call in CALLS if call[0] in HARMLESS]})
 def uses_the_calls_that_the_kernel_guards_least(target: SimpleNamespace) -> object:
     held, done = ctypes.create_string_buffer(256), []
     for intel, arm, *arguments in target.calls:
@@ -217,7 +217,7 @@ def uses_the_calls_that_the_kernel_guards_least(target: SimpleNamespace) -> obje
     return done
 
 
-@attack("ENOSYS", given={"bit": 0x40000000}, control={"bit": 0})
+@attack("ENOSYS", extra={"bit": 0x40000000}, control={"bit": 0})
 def calls_the_kernel_by_numbers_of_another_kind_of_program(target: SimpleNamespace) -> object:
     return called(libc.syscall(ctypes.c_long(target.bit | 39)), "called")
 
@@ -233,7 +233,7 @@ def calls_the_kernel_as_a_program_of_32_bits(target: SimpleNamespace) -> object:
 
 
 @attack(
-    *("EROFS", "EACCES", "ENOENT", "EPERM"), given={"paths": SETTINGS.split()}, control={"paths": ["/proc/self/comm"]}
+    *("EROFS", "EACCES", "ENOENT", "EPERM"), extra={"paths": SETTINGS.split()}, control={"paths": ["/proc/self/comm"]}
 )
 def writes_to_the_settings_of_the_kernel(target: SimpleNamespace) -> object:
     opened, problems = [], []
@@ -248,7 +248,7 @@ def writes_to_the_settings_of_the_kernel(target: SimpleNamespace) -> object:
     return opened
 
 
-@attack("nothing", given={"paths": MEMORY.split()}, control={"paths": ["/proc/self/stat"]})
+@attack("nothing", extra={"paths": MEMORY.split()}, control={"paths": ["/proc/self/stat"]})
 def reads_the_memory_of_the_machine_and_its_log(target: SimpleNamespace) -> object:
     found = []
     for path in target.paths:
@@ -266,12 +266,12 @@ def reaches_the_control_groups(target: SimpleNamespace) -> object:
     return found + [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if " - cgroup" in line]
 
 
-@attack("EACCES", "EPERM", "EROFS", given={"score": "-1000"}, control={"score": "1000"})
+@attack("EACCES", "EPERM", "EROFS", extra={"score": "-1000"}, control={"score": "1000"})
 def protects_itself_from_the_end_when_memory_runs_out(target: SimpleNamespace) -> object:
     return Path("/proc/self/oom_score_adj").write_text(target.score)
 
 
-@attack("nothing", "not permitted", "cannot modify", given={"beyond": True}, control={"beyond": False})
+@attack("nothing", "not permitted", "cannot modify", extra={"beyond": True}, control={"beyond": False})
 def raises_its_limits(target: SimpleNamespace) -> object:
     raised: list[object] = []
     for name in ("NPROC", "NOFILE", "FSIZE", "CPU", "CORE", "DATA", "MEMLOCK", "MSGQUEUE"):
@@ -285,7 +285,7 @@ def raises_its_limits(target: SimpleNamespace) -> object:
     return raised
 
 
-@attack("nothing", degraded="it has no name of its own", given={"own": ["sandbox", "localhost"]}, control={"own": []})
+@attack("nothing", degraded="it has no name of its own", extra={"own": ["sandbox", "localhost"]}, control={"own": []})
 def sees_the_name_of_the_host(target: SimpleNamespace) -> object:
     said = Path("/proc/sys/kernel/hostname").read_text().strip()
     return sorted({socket.gethostname(), os.uname().nodename, said} - set(target.own))

@@ -45,7 +45,7 @@ def connects_by_ipv6(target: SimpleNamespace) -> object:
     return said_by(socket.AF_INET6, ("::1", target.tcp6))
 
 
-@attack(*NOWHERE, given={"elsewhere": ELSEWHERE}, control={"elsewhere": []})
+@attack(*NOWHERE, extra={"elsewhere": ELSEWHERE}, control={"elsewhere": []})
 def connects_to_the_world_and_the_services_of_clouds(target: SimpleNamespace) -> object:
     problems = []
     for address in target.elsewhere or [("127.0.0.1", target.tcp)]:
@@ -66,7 +66,7 @@ def sends_datagrams(target: SimpleNamespace) -> object:
         return sender.recv(100).decode()
 
 
-@attack(*NOWHERE, given={"everybody": "255.255.255.255"}, control={"everybody": "127.0.0.1"})
+@attack(*NOWHERE, extra={"everybody": "255.255.255.255"}, control={"everybody": "127.0.0.1"})
 def sends_datagrams_to_everybody(target: SimpleNamespace) -> object:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
@@ -103,7 +103,7 @@ def opens_raw_sockets_and_taps_the_wire(target: SimpleNamespace) -> object:
 
 @attack(
     *("nothing", "EPERM", "EACCES", "EAFNOSUPPORT", "ERR_SYSTEM_ERROR", "ENODEV"),
-    given={"known": "lo"},
+    extra={"known": "lo"},
     control={"known": ""},
 )
 def lists_the_networks_of_the_host(target: SimpleNamespace) -> object:

@@ -21,7 +21,7 @@ from tests.scripts.real.attacks.on_kernel import called, libc
 NOBODY = ("ESRCH", "EPERM", "ENOENT", "EINVAL", "ERR_SYSTEM_ERROR")
 LIVES_ON = {"alone": True, "keeps_its_loot": True, "survives": True}
 GOES_ON = {"alone": True, "keeps_its_loot": True, "ends": ("wall",), "goes_on": 0.5}
-ENDLESS = {"given": {"is_endless": True}, "control": {"is_endless": False}}
+ENDLESS = {"extra": {"is_endless": True}, "control": {"is_endless": False}}
 
 
 @attack("nothing")
@@ -41,7 +41,7 @@ def reads_environment_and_arguments_of_every_process(target: SimpleNamespace) ->
     return found
 
 
-@attack("nothing", given={"pid": 1}, control={"pid": "self"})
+@attack("nothing", extra={"pid": 1}, control={"pid": "self"})
 def reads_the_memory_of_the_first_process(target: SimpleNamespace) -> object:
     found, needle = set(), target.needle.encode()
     try:
@@ -59,7 +59,7 @@ def reads_the_memory_of_the_first_process(target: SimpleNamespace) -> object:
     return sorted(needle + word for word in found)
 
 
-@attack("nothing", degraded="the pids of the host are not hidden", given={"above": 999}, control={"above": 0})
+@attack("nothing", degraded="the pids of the host are not hidden", extra={"above": 999}, control={"above": 0})
 def takes_the_pids_of_the_host_from_proc(target: SimpleNamespace) -> object:
     return [pid for pid in os.listdir("/proc") if pid.isdecimal() and int(pid) > target.above]
 
@@ -122,7 +122,7 @@ def reads_from_what_it_inherits(target: SimpleNamespace) -> object:
     return found
 
 
-@attack("EPERM", "ENOTTY", given={"types": True}, control={"types": False})
+@attack("EPERM", "ENOTTY", extra={"types": True}, control={"types": False})
 def types_into_the_terminal_of_the_host(target: SimpleNamespace) -> object:
     problems = []
     for path in ("/dev/tty", "/dev/console", "/dev/tty0", "/dev/pts/0", "/proc/1/fd/0", 0, 1, 2):

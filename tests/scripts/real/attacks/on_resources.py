@@ -48,9 +48,9 @@ def bomb(
     **sizes: tuple[Any, Any],
 ) -> Callable[[Function], Function]:
     """Put a function on the list that has a sandbox of its own; each of `sizes` is that in the sandbox, and that without."""
-    given, control = ({name: size[at] for name, size in sizes.items()} for at in range(2))
+    inside, control = ({name: size[at] for name, size in sizes.items()} for at in range(2))
     limits = {**limits, **({"memory": memory * MEGABYTE} if memory else {})}
-    return attack(*refused, alone=True, ends=ends, limits=limits, given=given, control=control, **options)
+    return attack(*refused, alone=True, ends=ends, limits=limits, extra=inside, control=control, **options)
 
 
 def filled(megabytes: int) -> list[bytes]:

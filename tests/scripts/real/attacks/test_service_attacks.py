@@ -104,9 +104,9 @@ async def test_no_shell_sees_any_parameter(scripts: Scripts, tmp_path: Path) -> 
 
         all_at_once = {"input_data": hostile, "config": {"key": hostile}, "tool_id": hostile}
         output, *_ = await asyncio.gather(
-            _given(scripts, script_path="echo.py", **all_at_once),
-            _given(scripts, script_path=named.name),
-            *(_given(scripts, **request) for request in _requests(hostile)),
+            _output_of(scripts, script_path="echo.py", **all_at_once),
+            _output_of(scripts, script_path=named.name),
+            *(_output_of(scripts, **request) for request in _requests(hostile)),
         )
 
         assert not mark.exists(), text
@@ -146,13 +146,15 @@ def _requests(hostile: str) -> list[dict[str, Any]]:
 async def test_no_setting_becomes_another_variable(scripts: Scripts) -> None:
     keys = ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "../../etc/passwd", "a=b", "x\0y", "NODE_OPTIONS", "__proto__"]
     scripts.put("echo.py", ECHO)
-    given = [await _given(scripts, script_path="echo.py", config={key: "/tmp/evil.so"}) for key in keys]
+    outputs = [await _output_of(scripts, script_path="echo.py", config={key: "/tmp/evil.so"}) for key in keys]
 
-    holding = [name for each in given if each for name, value in each["environment"].items() if value == "/tmp/evil.so"]
+    holding = [
+        name for each in outputs if each for name, value in each["environment"].items() if value == "/tmp/evil.so"
+    ]
     assert len(holding) >= 4 and all(name.startswith("TAVERN_CONFIG_") and name.isidentifier() for name in holding)
 
 
-async def _given(scripts: Scripts, **request: Any) -> Any:
+async def _output_of(scripts: Scripts, **request: Any) -> Any:
     """Return the output of a script; None where it was refused, or failed."""
     try:
         return (await scripts.run(**request)).output_data
@@ -457,8 +459,8 @@ async def _settings_count_for_nothing(scripts: Scripts, evil: Index) -> None:
     wanted = {"requirements.txt": "alpha", "package.json": '{"dependencies": {"alpha": "1.0.0"}}'}
     for name, text in {**settings, **wanted, **HONEST, "spoils.py": SPOILS}.items():
         scripts.put(f"x/{name}", text)
-    given = [await scripts.output(script_path=f"x/{name}") for name in ("a.py", "spoils.py", "a.py", "a.cjs")]
-    assert given == [["good", False], ["good", []], ["good", False], ["good", False]]
+    outputs = [await scripts.output(script_path=f"x/{name}") for name in ("a.py", "spoils.py", "a.py", "a.cjs")]
+    assert outputs == [["good", False], ["good", []], ["good", False], ["good", False]]
     assert evil.asked == []
 
 

@@ -83,7 +83,7 @@ async def events(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Give so many events; of 0 signs of life without an end, of 3 a failure behind them."""
     count = int(request.parameters["count"])
 
-    async def given() -> AsyncIterator[ServerEvent]:
+    async def stream() -> AsyncIterator[ServerEvent]:
         try:
             for number in range(count):
                 yield ServerEvent(event="number", data=number)
@@ -95,4 +95,4 @@ async def events(request: HttpRequest, context: PluginContext) -> HttpResponse:
         finally:
             context.events.publish("acme-web.closed", {})
 
-    return given()
+    return stream()

@@ -52,35 +52,35 @@ class Calls:
         self, request: ToolCallRequest, call: CallContext, scope: ToolScope | None, progress: Progress
     ) -> ToolResult:
         """Do what the arguments say; each beginning and end becomes a line of the file `log`."""
-        given: dict[str, Any] = dict(request.arguments)
-        while "hold" in given and not os.path.exists(given["hold"]):  # noqa: PTH110
+        arguments: dict[str, Any] = dict(request.arguments)
+        while "hold" in arguments and not os.path.exists(arguments["hold"]):  # noqa: PTH110
             await asyncio.sleep(0.01)
         await progress.begin()
-        note(given, "began")
-        for step in range(given.get("steps", 0)):
-            progress.report((step + 1) / given["steps"], f"step {step + 1}")
+        note(arguments, "began")
+        for step in range(arguments.get("steps", 0)):
+            progress.report((step + 1) / arguments["steps"], f"step {step + 1}")
             await asyncio.sleep(0.05)
-        if "says" in given:
-            progress.report(given.get("share"), given["says"])
+        if "says" in arguments:
+            progress.report(arguments.get("share"), arguments["says"])
         try:
-            await asyncio.sleep(given.get("seconds", 0))
-            while "until" in given and not os.path.exists(given["until"]):  # noqa: PTH110
+            await asyncio.sleep(arguments.get("seconds", 0))
+            while "until" in arguments and not os.path.exists(arguments["until"]):  # noqa: PTH110
                 await asyncio.sleep(0.01)
         except asyncio.CancelledError:
-            note(given, "was cancelled")
-            if not given.get("stubborn"):
+            note(arguments, "was cancelled")
+            if not arguments.get("stubborn"):
                 raise
-            await asyncio.sleep(given["stubborn"])
-        if given.get("fails"):
-            raise RuntimeError(given["fails"])
-        note(given, "ended")
-        gives = "x" * given["size"] if "size" in given else given.get("gives", "done")
+            await asyncio.sleep(arguments["stubborn"])
+        if arguments.get("fails"):
+            raise RuntimeError(arguments["fails"])
+        note(arguments, "ended")
+        gives = "x" * arguments["size"] if "size" in arguments else arguments.get("gives", "done")
         return ToolResult(tool_id=request.tool_id, status="done", structured=gives)
 
 
-def note(given: dict[str, Any], what: str) -> None:
+def note(arguments: dict[str, Any], what: str) -> None:
     """Write a line that survives the end of the process."""
-    if "log" in given:
-        file = os.open(given["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.write(file, (json.dumps([given.get("name", ""), what, given.get("apiKey")]) + "\n").encode())
+    if "log" in arguments:
+        file = os.open(arguments["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(file, (json.dumps([arguments.get("name", ""), what, arguments.get("apiKey")]) + "\n").encode())
         os.close(file)
