@@ -10,8 +10,8 @@ type Fits<New extends Old, Old> = New;
 
 /** Methods as functions, whose parameters are compared strictly. */
 type Strict<T> = {
-  [Key in keyof T]: T[Key] extends (...given: infer Given) => infer Result
-    ? (...given: Given) => Result
+  [Key in keyof T]: T[Key] extends (...values: infer Values) => infer Result
+    ? (...values: Values) => Result
     : T[Key] extends object
       ? Strict<T[Key]>
       : T[Key];

@@ -83,8 +83,8 @@ test("a refusal says plugin, call, permission and remedy", () => {
 test("a hook goes by each of its published names", () => {
   const names = ["workflow:before-execute", "node:render:after", "settings:before-save", "auth:login"];
   const others = ["workflow:execute:before", "node:after-render", "settings:save:before", "auth:login"];
-  for (const given of [names, others])
-    for (const before of ["", "hook:client:"]) expect(given.map((one) => hookName(before + one))).toEqual(names);
+  for (const list of [names, others])
+    for (const before of ["", "hook:client:"]) expect(list.map((one) => hookName(before + one))).toEqual(names);
 });
 
 test("an outlet of all panels covers that of one", () => {
@@ -248,7 +248,7 @@ const RUN = { workflow: "w", document: { nodes: [{ id: "n", type: "t" }] }, inpu
 
 test("hooks change one after the other, on copies", async () => {
   const permission = "hook:client:workflow:before-execute";
-  const given = structuredClone(RUN);
+  const sent = structuredClone(RUN);
   load("b", permission).api.hooks.on(
     "workflow:before-execute",
     (event) => void (event.inputs.text = `${String(event.inputs.text)}b`),
@@ -267,8 +267,8 @@ test("hooks change one after the other, on copies", async () => {
     },
     { order: 1 },
   );
-  expect(await askHooks("workflow:before-execute", given)).toEqual({ ...RUN, inputs: { text: "acb" } });
-  expect(given).toEqual(RUN);
+  expect(await askHooks("workflow:before-execute", sent)).toEqual({ ...RUN, inputs: { text: "acb" } });
+  expect(sent).toEqual(RUN);
   expect(bad.extension.mistakes.value[0]?.message).toBe("on its way");
 });
 

@@ -12,7 +12,7 @@ import {
 } from "../src/editor/loops";
 import { changeMode, modeChoice } from "../src/editor/modes";
 import { slotsOf } from "../src/editor/slots";
-import { enclose, leastSize, settle, zoneSize } from "../src/editor/zones";
+import { assignZones, enclose, leastSize, zoneSize } from "../src/editor/zones";
 
 const node = (id: string, more: Partial<WorkflowNode> = {}): WorkflowNode => ({
   id,
@@ -83,23 +83,23 @@ test("the condition is renamed with its edge, or taken away", () => {
 });
 
 test("nodes that are moved go into zones and out of them, where they are", () => {
-  const into = settle(looped, new Map([["out", { x: 400, y: 250 }]]), size);
+  const into = assignZones(looped, new Map([["out", { x: 400, y: 250 }]]), size);
   expect(into.nodes.find((one) => one.id === "out")).toMatchObject({
     parentNode: "loop",
     position: { x: 300, y: 150 },
   });
-  const out = settle(looped, new Map([["in", { x: 700, y: 60 }]]), size);
+  const out = assignZones(looped, new Map([["in", { x: 700, y: 60 }]]), size);
   expect(out.nodes.find((one) => one.id === "in")).toMatchObject({ parentNode: null, position: { x: 800, y: 160 } });
   const end = { nodes: [zone(looped), node("end", { type: "core:GroupOutput" })], edges: [] };
   expect(
-    settle(end, new Map([["end", { x: 300, y: 200 }]]), size).nodes.find((one) => one.id === "end")?.parentNode,
+    assignZones(end, new Map([["end", { x: 300, y: 200 }]]), size).nodes.find((one) => one.id === "end")?.parentNode,
   ).toBeUndefined();
 });
 
 test("a zone grows around what lies in it, on all sides, and shrinks no further", () => {
-  const right = settle(looped, new Map([["in", { x: 480, y: 240 }]]), size);
+  const right = assignZones(looped, new Map([["in", { x: 480, y: 240 }]]), size);
   expect(zoneSize(zone(right))).toEqual({ width: 810, height: 360 });
-  const left = settle(looped, new Map([["in", { x: 30, y: 10 }]]), size);
+  const left = assignZones(looped, new Map([["in", { x: 30, y: 10 }]]), size);
   expect(zone(left)).toMatchObject({ position: { x: 0, y: 60 }, width: 700, height: 340 });
   expect(left.nodes.find((one) => one.id === "in")?.position).toEqual({ x: 130, y: 50 });
   expect(leastSize(looped, "loop", size).width).toBe(480);
@@ -111,7 +111,7 @@ test("a zone grows around what lies in it, on all sides, and shrinks no further"
       ...looped.nodes.map((one) => (one.id === "loop" ? { ...one, parentNode: "outer" } : one)),
     ],
   };
-  const grown = settle(outer, new Map([["in", { x: 480, y: 60 }]]), size);
+  const grown = assignZones(outer, new Map([["in", { x: 480, y: 60 }]]), size);
   expect(zoneSize(grown.nodes.find((one) => one.id === "outer"))).toEqual({ width: 1070, height: 500 });
 });
 

@@ -18,7 +18,7 @@ function drawn() {
       steps.push(label);
     },
     rename: (label) => steps.push(`as ${label}`),
-    settle: () => undefined,
+    swap: () => undefined,
   });
   return { persistence, steps, name: () => document.name };
 }

@@ -12,7 +12,7 @@ interface Asked {
 let asked: Asked[] = [];
 let socket: { onopen?: () => void; onclose?: () => void; onmessage?: (event: { data: string }) => void };
 
-const settle = (milliseconds = 20) => vi.advanceTimersByTimeAsync(milliseconds);
+const advance = (milliseconds = 20) => vi.advanceTimersByTimeAsync(milliseconds);
 const hear = (type: string, payload: object) => socket.onmessage?.({ data: JSON.stringify({ type, payload }) });
 const called = (what: string) => asked.filter((one) => one.what === what);
 
@@ -31,11 +31,11 @@ beforeEach(async () => {
               headers: { "Content-Type": "application/json", ETag: '"file"' },
             }),
           );
-          return settle();
+          return advance();
         },
         fail() {
           reject(new TypeError("no answer"));
-          return settle();
+          return advance();
         },
       });
     });
@@ -63,12 +63,12 @@ test("a run is not shown as it was before it ended", async () => {
   const { Running } = await import("../src/editor/running");
   const running = new Running("w");
   void running.open("r");
-  await settle();
+  await advance();
   hear("EXECUTION_STATUS_UPDATE", { promptId: "r", status: "complete" });
-  await settle(100);
+  await advance(100);
   for (const later of asked.slice(1)) await later.answer(run("complete"));
   await asked[0]!.answer(run("running"));
-  await settle(100);
+  await advance(100);
   for (const later of asked.slice(1)) await later.answer(run("complete"));
   expect([running.status.value, called("GET /api/runs/r").length]).toEqual(["complete", 2]);
 });
@@ -79,7 +79,7 @@ test("of two runs the one started last is shown, and stops", async () => {
   const document = asDocument({ nodes: [], edges: [] });
   void running.start(document, {});
   void running.start(document, {});
-  await settle();
+  await advance();
   void running.interrupt(); // before it has an id
   const [first, second] = called("POST /api/prompt");
   await second!.answer({ promptId: "second" });
@@ -91,10 +91,10 @@ test("events that keep coming hide no answer", async () => {
   const { useResource } = await import("../src/api/resource");
   const { api, ask } = await import("../src/api/client");
   const list = effectScope().run(() => useResource(() => ask(api.GET("/api/agents")), ["AGENTS_CHANGED"]))!;
-  await settle();
+  await advance();
   for (let number = 0; number < 3; number++) {
     hear("AGENTS_CHANGED", {});
-    await settle(60);
+    await advance(60);
   }
   await asked[1]!.answer([1]);
   expect(list.data.value).toEqual([1]);
@@ -111,10 +111,10 @@ test("what the socket came too late for is asked for again", async () => {
   const { useResource } = await import("../src/api/resource");
   const { api, ask } = await import("../src/api/client");
   effectScope().run(() => useResource(() => ask(api.GET("/api/agents"))));
-  await settle();
+  await advance();
   await asked[0]!.answer([]);
   socket.onopen?.();
-  await settle(60);
+  await advance(60);
   expect(called("GET /api/agents").length).toBe(2);
 });
 
@@ -127,7 +127,7 @@ async function drawn() {
     current: () => document,
     replace: () => undefined,
     rename: () => undefined,
-    settle: () => undefined,
+    swap: () => undefined,
   });
   const draft = (name: string | undefined, revision: string) => ({
     id: "w",
@@ -142,7 +142,7 @@ async function drawn() {
   };
   const puts = () => called("PUT /api/workflows/w/draft");
   void persistence.load();
-  await settle();
+  await advance();
   await called("GET /api/workflows/w")[0]!.answer(of("file"));
   await called("GET /api/workflows/w/draft")[0]!.answer(draft(undefined, "1"));
   return { persistence, of, draft, type, puts };
@@ -151,14 +151,14 @@ async function drawn() {
 test("of saves without an answer the last is known", async () => {
   const { persistence, of, draft, type, puts } = await drawn();
   type("first");
-  await settle(1000);
+  await advance(1000);
   await puts()[0]!.fail();
-  await settle(5000);
+  await advance(5000);
   await puts()[1]!.fail();
   type("second");
-  await settle(5000);
+  await advance(5000);
   await puts()[2]!.fail(); // and the server has taken it
-  await settle(5000);
+  await advance(5000);
   await puts()[3]!.answer({ code: "changed" }, 412);
   await called("GET /api/workflows/w")[1]!.answer(of("file"));
   await called("GET /api/workflows/w/draft")[1]!.answer(draft("second", "2"));
@@ -181,16 +181,16 @@ test("a draft that is refused for good is not sent again until something is anot
     connection.value = "lost";
     const { persistence, draft, type, puts } = await drawn();
     type("much");
-    await settle(1000);
+    await advance(1000);
     await puts()[0]!.answer({ code: "refused", detail: "too much" }, status);
-    await settle(60_000);
+    await advance(60_000);
     expect([puts().length, persistence.refusal.value?.message], `${status}`).toEqual([1, "too much"]);
     connection.value = "open";
-    await settle(6000);
+    await advance(6000);
     expect(puts().length, `${status}, connected again`).toBe(back ? 2 : 1);
     if (!back) {
       type("less");
-      await settle(6000);
+      await advance(6000);
       expect(puts().length, `${status}, changed`).toBe(changed ? 2 : 1);
     }
     if (back || changed) {
@@ -206,16 +206,16 @@ test("what waits is sent as soon as the server is there again, and ends with its
   connection.value = "lost";
   const { persistence, type, puts } = await drawn();
   type("typed");
-  await settle(1000);
+  await advance(1000);
   await puts()[0]!.fail();
   connection.value = "open";
-  await settle();
+  await advance();
   expect(puts().length).toBe(2);
   await puts()[1]!.fail();
   persistence.close();
-  await settle();
+  await advance();
   await puts()[2]!.fail(); // the last one
-  await settle(60_000);
+  await advance(60_000);
   expect(puts().length).toBe(3);
 });
 
@@ -224,7 +224,7 @@ test("a run that is gone is not shown as queued", async () => {
   const { toasts } = await import("../src/kit/toasts");
   const running = new Running("w");
   void running.open("r");
-  await settle();
+  await advance();
   await asked[0]!.answer({ code: "not_found", detail: "no run r" }, 404);
   expect([running.status.value, running.runId.value]).toEqual([undefined, undefined]);
   expect(toasts.value.map((one) => one.text)).toEqual(["The run r is not there any more."]);
@@ -234,14 +234,14 @@ test("a page without a session says so, and asks no more until somebody is signe
   const { connection, signIn } = await import("../src/api/socket");
   socket.onclose?.();
   expect(connection.value).toBe("lost");
-  await settle(500);
+  await advance(500);
   await called("GET /api/me")[0]!.answer({ code: "unauthorized" }, 401);
-  await settle(60_000);
+  await advance(60_000);
   expect([connection.value, called("GET /api/me").length]).toEqual(["signedOut", 1]);
   vi.stubGlobal("fetch", () => Promise.resolve(new Response("{}", { status: 200 })));
   const before = socket;
   const entered = signIn("a token");
-  await settle();
+  await advance();
   await called("GET /api/me")[1]!.answer({});
   expect(await entered).toBe(true);
   before.onclose?.(); // which is not that of now
@@ -254,10 +254,10 @@ test("a server that is started again is found within three seconds", async () =>
   const { connection } = await import("../src/api/socket");
   socket.onclose?.();
   for (let number = 0; number < 20; number++) {
-    await settle(2000);
+    await advance(2000);
     await called("GET /api/me").at(-1)!.fail();
   }
   const before = called("GET /api/me").length;
-  await settle(2000);
+  await advance(2000);
   expect([connection.value, called("GET /api/me").length]).toEqual(["lost", before + 1]);
 });

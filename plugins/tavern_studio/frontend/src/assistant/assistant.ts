@@ -61,7 +61,7 @@ export class Assistant {
   forget(): void {
     this.conversation.value?.close();
     this.conversation.value = undefined;
-    this.settle();
+    this.dismiss();
     localStorage.removeItem(this.key);
   }
 
@@ -73,7 +73,7 @@ export class Assistant {
   /** Ask for something. The server reads the workflow as it has been saved, so that is done first. */
   async ask(message: string): Promise<void> {
     const { session } = this;
-    this.settle();
+    this.dismiss();
     await session.persistence.flush();
     if (this.conversation.value === undefined) {
       const id = `${session.id.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 40)}-assistant-${crypto.randomUUID().slice(0, 6)}`;
@@ -151,11 +151,11 @@ export class Assistant {
   /** Take the change back, as undo does. */
   undo(): void {
     this.session.undo();
-    this.settle();
+    this.dismiss();
   }
 
-  /** Be done with the latest update: what was proposed is given up, what was made stays. */
-  settle(): void {
+  /** Dismiss the latest update: what was proposed is dropped, what was made stays. */
+  dismiss(): void {
     this.update.value = undefined;
     this.problems.value = [];
     this.session.comparison.value = undefined;

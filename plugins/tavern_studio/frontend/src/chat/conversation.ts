@@ -219,8 +219,8 @@ export class Conversation {
     await this.start(profileId, { message: "", parentId, head });
   }
 
-  private async start(profileId: string, given: Record<string, string>): Promise<void> {
-    const body = { conversationId: this.id, ...given } as never;
+  private async start(profileId: string, fields: Record<string, string>): Promise<void> {
+    const body = { conversationId: this.id, ...fields } as never;
     const run = await ask(api.POST("/api/agents/{id}/runs", { params: { path: { id: profileId } }, body }));
     this.runs.set(run.id, run);
     if (this.messages.value.length > 0) await this.load(); // a conversation that begins is there with its first event

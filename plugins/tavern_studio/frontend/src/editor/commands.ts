@@ -71,12 +71,12 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
     const ids = [...session.selected.value].filter(canPin);
     const isOn = !ids.every(isPinned);
     const wanted = isOn ? ids.filter((id) => !isPinned(id)) : ids;
-    const given = await attempt(() =>
+    const outputs = await attempt(() =>
       Promise.all(wanted.map(async (id) => (isOn ? wholeOutputs(session.running, id) : undefined))),
     );
-    if (given === undefined) return;
+    if (outputs === undefined) return;
     session.change(t(isOn ? "editor.pin" : "editor.unpin"), (document) =>
-      wanted.reduce((next, id, index) => withPins(next, id, given[index]), document),
+      wanted.reduce((next, id, index) => withPins(next, id, outputs[index]), document),
     );
   }
 

@@ -15,8 +15,8 @@ export const ROOM = { left: 130, top: 50, right: 130, bottom: 20 };
 
 /** How high a zone must be to show its slots. */
 export function slotsHeight(zone: WorkflowNode): number {
-  const [carried, given] = [variablesOf(zone, "carried").length, variablesOf(zone, "perIteration").length];
-  const right = carried + 2 * given + 3 + Number(Boolean(zone.configValues?.conditionSlot));
+  const [carried, perIteration] = [variablesOf(zone, "carried").length, variablesOf(zone, "perIteration").length];
+  const right = carried + 2 * perIteration + 3 + Number(Boolean(zone.configValues?.conditionSlot));
   return 48 + 26 * Math.max(carried + 2, right);
 }
 
@@ -27,8 +27,8 @@ const PREFIXES: Record<VariableKind, string[]> = {
 };
 
 export function variablesOf(node: WorkflowNode | undefined, kind: VariableKind): Variable[] {
-  const given = node?.configValues?.[kind];
-  return Array.isArray(given) ? (given as Variable[]).filter((one) => typeof one?.key === "string") : [];
+  const written = node?.configValues?.[kind];
+  return Array.isArray(written) ? (written as Variable[]).filter((one) => typeof one?.key === "string") : [];
 }
 
 /** What of a loop's configuration makes slots, without what is wrong in it; `isWhole` where nothing is. */
@@ -36,14 +36,14 @@ export function loopOf({ configValues = {} }: WorkflowNode) {
   let isWhole = true;
   const variables = (kind: VariableKind) => {
     const found = new Map<string, Required<Variable>>();
-    const given = configValues[kind] ?? [];
-    for (const one of Array.isArray(given) ? (given as unknown[]) : []) {
+    const written = configValues[kind] ?? [];
+    for (const one of Array.isArray(written) ? (written as unknown[]) : []) {
       const { key, dataFlowType = "WILDCARD", initial } = Object(one) as Partial<Variable>;
       const isRight =
         typeof key === "string" && nameProblem(key, [...found.keys()]) === undefined && isType(dataFlowType);
       if (isRight) found.set(key, { key, dataFlowType, initial });
     }
-    isWhole &&= Array.isArray(given) && given.length === found.size;
+    isWhole &&= Array.isArray(written) && written.length === found.size;
     return [...found.values()];
   };
   const [carried, perIteration] = [variables("carried"), variables("perIteration")];

@@ -34,8 +34,8 @@ interface Drawn {
   replace(document: WorkflowDocument, label: string): void;
   /** Call the step that last came from elsewhere by another name. */
   rename(label: string): void;
-  /** The same document in another object, which is no step. */
-  settle(before: WorkflowDocument, after: WorkflowDocument): void;
+  /** Replace the document by the same one in another object, which is no step. */
+  swap(before: WorkflowDocument, after: WorkflowDocument): void;
 }
 
 /**
@@ -139,7 +139,7 @@ export class Persistence {
     const published = this.published.value;
     if (published === before) this.published.value = after;
     else if (published !== undefined) this.published.value = placed(published, places, lacking);
-    this.drawn.settle(before, after);
+    this.drawn.swap(before, after);
   }
 
   /** Hold on to what the server has; return what is to be shown of it. */
@@ -297,7 +297,7 @@ export class Persistence {
     this.published.value = document;
     this.allow();
     this.sent = [];
-    this.drawn.settle(before, document);
+    this.drawn.swap(before, document);
     if (this.drawn.current() !== document) return this.keep(); // something was done meanwhile
     clearTimeout(this.timer);
     this.timer = undefined;
@@ -389,7 +389,7 @@ export class Persistence {
     if (known !== this.fileTag + this.draftTag) return this.refresh();
     const current = this.drawn.current();
     const shown = this.applyServerState(found);
-    if (isSame(shown, current)) this.drawn.settle(current, shown);
+    if (isSame(shown, current)) this.drawn.swap(current, shown);
     else this.drawn.replace(shown, t("editor.changedElsewhere"));
   }
 }

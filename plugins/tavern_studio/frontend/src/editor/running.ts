@@ -107,9 +107,9 @@ export class Running {
   }
 
   private async asked(document: WorkflowDocument, inputs: Record<string, unknown>): Promise<Record<string, unknown>> {
-    const given = await askHooks("workflow:before-execute", { workflow: this.workflowId, document, inputs });
-    const shown = given.document as unknown as WorkflowDocument;
-    return { ...promptOf(shown), workflowId: this.workflowId, inputs: given.inputs };
+    const changed = await askHooks("workflow:before-execute", { workflow: this.workflowId, document, inputs });
+    const shown = changed.document as unknown as WorkflowDocument;
+    return { ...promptOf(shown), workflowId: this.workflowId, inputs: changed.inputs };
   }
 
   /** Show the run that is asked for, as soon as it has an id. */

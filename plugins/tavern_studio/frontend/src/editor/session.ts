@@ -67,7 +67,7 @@ export class Session {
         current: () => this.document.value,
         replace: (document, label) => this.take(document, label),
         rename: (label) => this.rename(label),
-        settle: (before, after) => {
+        swap: (before, after) => {
           if (this.document.value === before) this.document.value = after;
         },
       }),

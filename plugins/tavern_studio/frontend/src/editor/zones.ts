@@ -28,19 +28,19 @@ export const zoneSize = (node: WorkflowNode | undefined): Size => ({
 });
 
 /** Nodes were moved: those whose middle lies in a zone now belong to it, others to none; zones grow around what is theirs. */
-export function settle(
+export function assignZones(
   document: WorkflowDocument,
   moved: Map<string, { x: number; y: number }>,
   sizeOf: SizeOf,
 ): WorkflowDocument {
   const placed = moveNodes(document, moved);
-  const settled = [...moved.keys()].reduce((next, id) => {
+  const assigned = [...moved.keys()].reduce((next, id) => {
     const node = nodeOf(next, id);
     if (node === undefined || (node.parentNode && moved.has(node.parentNode))) return next;
     return moveInto(next, id, zoneAt(next, node, sizeOf(id)));
   }, placed);
-  const grown = new Set([...moved.keys()].flatMap((id) => nodeOf(settled, id)?.parentNode ?? []));
-  return [...grown].reduce((next, zone) => enclose(next, zone, sizeOf), settled);
+  const grown = new Set([...moved.keys()].flatMap((id) => nodeOf(assigned, id)?.parentNode ?? []));
+  return [...grown].reduce((next, zone) => enclose(next, zone, sizeOf), assigned);
 }
 
 /** The zone in which the middle of a node lies. */

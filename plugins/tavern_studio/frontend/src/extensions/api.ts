@@ -171,12 +171,12 @@ function servicesOf(extension: Extension): ExtensionApi["services"] {
         return typeof result === "function" ? extension.hold(undefined, result as () => void) : result;
       }) as never;
     },
-    override(name, given) {
+    override(name, replacement) {
       const permission = `services.override:${name}`;
       extension.need(quoted("services.override", name), permission);
       if (name !== "workflowManager")
         throw new TypeError(`the client service ${JSON.stringify(name)} cannot be replaced`);
-      const value = typeof given === "function" ? given(service(name)) : given;
+      const value = typeof replacement === "function" ? replacement(service(name)) : replacement;
       return extension.hold(
         permission,
         addLayer(`service:${name}`, { owner: extension, kind: "override", order: 0, value }),

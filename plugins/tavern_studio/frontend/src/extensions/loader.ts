@@ -190,13 +190,13 @@ async function start(info: Info, module?: Module): Promise<void> {
       if (extensions.get(name) === extension && extension.state.status !== "failed") fail(extension, error);
     },
   );
-  announce(extension, frontend, loaded, (id) => given(extension, id));
+  announce(extension, frontend, loaded, (id) => runDeclared(extension, id));
   await loaded;
   setTimeout(unmark, 200); // once what it adds was drawn
 }
 
 /** Run a command that the manifest declares, now that the module had the time to give it. */
-function given(extension: Extension, id: string): unknown {
+function runDeclared(extension: Extension, id: string): unknown {
   const whole = `${extension.name}.${id}`;
   const isThere = commands.value.some((one) => one.id === whole && !one.isDeclared);
   return isThere ? runCommand(whole) : say(t("extensions.noCommand", { plugin: extension.title, id }), "bad");

@@ -4,7 +4,7 @@ import { extensions } from "./loader";
 
 /** Return in words what becomes of several plugins at one place. */
 export function wordsOf({ target, kind, plugins, used }: Meeting): string {
-  const key = kind === "wrap" ? "wraps" : used ? "used" : "unsettled";
+  const key = kind === "wrap" ? "wraps" : used ? "used" : "undecided";
   return t(`extensions.report.${key}`, { target, plugins: plugins.join(", "), used: used ?? "" });
 }
 

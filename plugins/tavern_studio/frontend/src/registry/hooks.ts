@@ -67,10 +67,10 @@ const CHANGES: Partial<Record<HookName, string[]>> = {
 
 /**
  * Let plugins change something before it is done, one after the other. Throws a `Veto`. A hook that throws or does not
- * end costs its plugin that one change: what it was given is a copy.
+ * end costs its plugin that one change: its event is a copy.
  */
-export async function askHooks<Name extends HookName>(name: Name, given: Changed<Name>): Promise<Changed<Name>> {
-  let event = given;
+export async function askHooks<Name extends HookName>(name: Name, payload: Changed<Name>): Promise<Changed<Name>> {
+  let event = payload;
   for (const entry of all.get(name) ?? NONE) {
     let reason: string | undefined;
     const copy = { ...clone(event), veto: (why: string) => void (reason = String(why)) };
@@ -91,10 +91,10 @@ const clone = <T>(value: T): T => JSON.parse(JSON.stringify(toRaw(value))) as T;
 export const PLAIN = { classes: [] as string[], badge: undefined as string | undefined };
 
 /** Return what plugins add to the look of a node. A hook that throws is not called for nodes again. */
-export function nodeLook(given: () => Omit<ClientHooks["node:render:after"], "classes" | "badge">): typeof PLAIN {
+export function nodeLook(read: () => Omit<ClientHooks["node:render:after"], "classes" | "badge">): typeof PLAIN {
   const hooks = all.get("node:render:after") ?? NONE;
   if (hooks.length === 0) return PLAIN;
-  const node = clone(given());
+  const node = clone(read());
   const look = { classes: [] as string[], badge: undefined as string | undefined };
   for (const entry of hooks) {
     if (broken.has(entry)) continue;

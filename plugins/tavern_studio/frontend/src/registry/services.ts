@@ -33,10 +33,10 @@ const READS: { [Name in keyof ClientServices]: readonly string[] } = {
 export function service<Name extends keyof ClientServices>(name: Name): ClientServices[Name] {
   const layer = layersOf(`service:${name}`).override;
   if (layer === undefined) return services[name];
-  const given = layer.value as Record<string, unknown>;
+  const replacement = layer.value as Record<string, unknown>;
   return new Proxy(services[name], {
     get(target, key) {
-      const own = typeof key === "string" ? given[key] : undefined;
+      const own = typeof key === "string" ? replacement[key] : undefined;
       if (typeof own !== "function") return Reflect.get(target, key) as unknown;
       const fail = (error: unknown): never => {
         layer.owner.fail(`service ${name}.${String(key)}`, error);
@@ -44,7 +44,7 @@ export function service<Name extends keyof ClientServices>(name: Name): ClientSe
       };
       return (...values: unknown[]): unknown => {
         try {
-          const result: unknown = own.apply(given, values);
+          const result: unknown = own.apply(replacement, values);
           return result instanceof Promise ? result.catch(fail) : result;
         } catch (error) {
           return fail(error);

@@ -44,10 +44,10 @@ export function answer(port: MessagePort, api: Asked, declared: SandboxedFronten
       mayHold();
       hold(api.onConfigChange(text(option), (value) => send({ type: "config", id: Number(id), value })));
     },
-    addCommand([given]) {
+    addCommand([wanted]) {
       mayHold();
-      const command = declared?.find(({ id }) => id === given);
-      if (command === undefined) throw new TypeError(`the manifest declares no command ${JSON.stringify(given)}`);
+      const command = declared?.find(({ id }) => id === wanted);
+      if (command === undefined) throw new TypeError(`the manifest declares no command ${JSON.stringify(wanted)}`);
       const { id, title, keys } = command;
       hold(api.commands.add({ id, title, keys: keys ?? undefined, run: () => send({ type: "command", id }) }));
     },

@@ -30,8 +30,8 @@ interface Source {
 const SUFFIXES: Record<string, string> = { python: "py", nodejs: "mjs", bun: "ts" };
 
 /** A tool file that is edited, or a new one of a kind: its text is what counts, and forms change it. */
-export function useToolFile(given: { name?: string; kind?: NewKind }) {
-  let key = `tool:${given.name ?? `+${given.kind}`}`;
+export function useToolFile(target: { name?: string; kind?: NewKind }) {
+  let key = `tool:${target.name ?? `+${target.kind}`}`;
   const text = ref("");
   const code = ref("");
   const stored = ref<Source>();
@@ -50,7 +50,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     return isObject(found) ? found : {};
   });
   const id = computed(() => String((document.value && document.value[idKey(document.value)]) ?? ""));
-  const name = computed(() => given.name ?? nameOf(id.value));
+  const name = computed(() => target.name ?? nameOf(id.value));
   const isScript = computed(() => ["script", "external-script"].includes(String(implementation.value.type)));
   const hasCode = computed(() => isScript.value && implementation.value.command === undefined);
   const isService = computed(() => String(implementation.value.type).startsWith("service"));
@@ -70,10 +70,10 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     refused.value = "";
     isConflict.value = false;
     try {
-      const opened = given.name ? await readTool(given.name) : undefined;
+      const opened = target.name ? await readTool(target.name) : undefined;
       const kept = await localDraft<Source>(key); // before anything can be typed, which would become the draft
       const found = opened?.file.source;
-      stored.value = found ? { text: found.text, code: found.code ?? "" } : newSource(given.kind ?? "script");
+      stored.value = found ? { text: found.text, code: found.code ?? "" } : newSource(target.kind ?? "script");
       script.value = opened?.file.script ?? undefined;
       tag.value = opened?.tag;
       take(stored.value);
@@ -81,7 +81,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
       if (kept === undefined || (kept.document.text === text.value && kept.document.code === code.value)) return;
       take(kept.document);
       // What others saved meanwhile is a conflict, and is not overwritten.
-      tag.value = given.name ? kept.etag : undefined;
+      tag.value = target.name ? kept.etag : undefined;
       isRestored.value = true;
     } catch (thrown) {
       error.value = asError(thrown);
@@ -118,7 +118,7 @@ export function useToolFile(given: { name?: string; kind?: NewKind }) {
     const [before, now] = [nameOf(id.value), nameOf(value)].map((one) => (one ? `${one}.${suffix}` : ""));
     const path = at(document.value, implementationKey(document.value), "scriptPath");
     change([idKey(document.value)], value);
-    if (given.name === undefined && path === before) changeImplementation("scriptPath", now);
+    if (target.name === undefined && path === before) changeImplementation("scriptPath", now);
   }
 
   /** Do something with the source; what is wrong with it is shown where it is. */

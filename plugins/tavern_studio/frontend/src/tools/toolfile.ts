@@ -109,8 +109,8 @@ export function nameOf(id: string): string {
 /** Return a schema's parameters as rows. */
 export function rowsOf(schema: unknown): Row[] {
   const { properties, required } = (isObject(schema) ? schema : {}) as Parameters;
-  return Object.entries(isObject(properties) ? properties : {}).map(([name, given]) => {
-    const field: Field = isObject(given) ? given : {};
+  return Object.entries(isObject(properties) ? properties : {}).map(([name, value]) => {
+    const field: Field = isObject(value) ? value : {};
     const type = typeof field.type === "string" ? field.type : "any";
     return {
       name,

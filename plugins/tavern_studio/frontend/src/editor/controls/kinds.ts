@@ -40,8 +40,8 @@ export function kindOf(slot: Slot): ControlKind {
   }
 }
 
-function kindOfText({ config: given }: Slot, categories: string[]): ControlKind {
-  const config = given ?? {};
+function kindOfText({ config: options }: Slot, categories: string[]): ControlKind {
+  const config = options ?? {};
   if (config.widget === "model-picker") return "model";
   if (config.widget === "tool-picker") return "tool";
   if (config.format === "project-file" || categories.includes("FilePath")) return "file";
@@ -70,9 +70,9 @@ export function languageOf(slot: Slot): string {
 }
 
 export function suggestionsOf(slot: Slot): Suggestion[] {
-  const given = slot.config?.suggestions;
-  if (!Array.isArray(given)) return [];
-  return given.map((one: unknown) =>
+  const suggestions = slot.config?.suggestions;
+  if (!Array.isArray(suggestions)) return [];
+  return suggestions.map((one: unknown) =>
     typeof one === "object" && one !== null && "value" in one
       ? { value: (one as Suggestion).value, label: String((one as Suggestion).label ?? (one as Suggestion).value) }
       : { value: one, label: String(one) },
