@@ -1,4 +1,4 @@
-"""The deliberation workflow of an agent: what it is given, with which prompts, and where its text comes out.
+"""The deliberation workflow of an agent: its inputs, its prompts, and the output that its text comes out of.
 
 Works on documents and values; running them is the engine's business.
 """

@@ -19,7 +19,7 @@ NOT_BEGUN = "It did not begin, since the store failed, or its caller left, while
 
 
 class RunWriter:
-    """What one run stores: `trace` and `recorder` have what was said and given since."""
+    """Stores one run: with each write the steps of `trace` and the deliberations of `recorder` since the last one."""
 
     def __init__(
         self, context: PluginContext, store: AgentStore, trace: Tracer | None = None, recorder: Recorder | None = None

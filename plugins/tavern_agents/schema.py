@@ -77,7 +77,7 @@ _MEMORIES = (
 )
 
 _RECORDINGS = (
-    # What an agent was given in each deliberation of a run, and what it answered; `texts` are what is often the same.
+    # The situation and the answer of each deliberation of a run; `texts` are parts that are often the same.
     "CREATE TABLE recordings (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, body BLOB NOT NULL)",
     "CREATE INDEX recordings_of ON recordings (run)",
     "CREATE TABLE texts (history TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (history, key)) "

@@ -99,7 +99,7 @@ class LoopbackRuntime(InProcessRuntime):
         return opened if protocol is None else _Object(opened, protocol, self._plugin, handler)
 
     def call(self, handler: str, *arguments: Any) -> Any:
-        """Call the function `handler`, with what it is given and what it returns encoded and decoded."""
+        """Call the function `handler`, with its arguments and its result encoded and decoded."""
         crossing = Crossing(self._plugin, handler)
         sent = crossing.own_arguments(arguments)
         with crossing:

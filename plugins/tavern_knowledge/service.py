@@ -171,7 +171,7 @@ class Knowledge(KnowledgeBase):
         tags: list[str] | None = None,
         call: CallContext | None = None,
     ) -> WrittenEntry:
-        """Write one entry, or change what is given of it; see the interface."""
+        """Write one entry, or change some of its fields; see the interface."""
         base = await self._writable_base(call) if base is None else base
         found, _ = await self._named(base, call)
         entry, revision = KnowledgeEntry(id=entry_id or ""), None

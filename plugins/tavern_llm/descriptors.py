@@ -1,4 +1,4 @@
-"""The commands that the plugin offers. What they do is imported when one is given."""
+"""The commands that the plugin offers. Their code is imported when one is called."""
 
 from __future__ import annotations
 

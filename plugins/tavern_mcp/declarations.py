@@ -1,4 +1,4 @@
-"""Which servers are set up, by whom, and what each would be given. Starts nothing."""
+"""The declared servers: by whom each is declared, and its program, files and hosts. Starts nothing."""
 
 from __future__ import annotations
 

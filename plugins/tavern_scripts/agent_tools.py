@@ -13,7 +13,7 @@ from tavern_scripts.api.scripts import SCRIPT_EXECUTION, NamedLanguage, ScriptLa
 from tavern_scripts.api.scripttools import ScriptOutcome, ScriptTools
 
 _TOOLS = re.compile(r"\btools\b")
-"""What code says that calls tools. No other code is given any, which would take time."""
+"""Matches in code that may call tools. Other code gets none, since preparing them takes time."""
 
 SHORTEST_MS = 100
 """The shortest time limit that can be asked for, in milliseconds."""

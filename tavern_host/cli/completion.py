@@ -1,7 +1,7 @@
 """Completion of commands, options and names in bash, zsh and fish, through click's protocol with the shell.
 
-What a command of a group is given, such as the tool of `tavern tools show`, is what the group's `list` shows first; the
-run of `tavern agent trace`, what its `runs` does.
+The argument of a command of a group, such as the tool of `tavern tools show`, is completed from the first column of the
+group's `list`; the run of `tavern agent trace`, from that of its `runs`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a plugin is given: services, settings, a log, a data folder, Blobs, events, the audit log, tasks, HTTP.
+"""The context of a plugin: services, settings, a log, a data folder, Blobs, events, the audit log, tasks, HTTP.
 
 All of it is attributed to the plugin and closed with it. `facilities` makes the parts; this module describes them and
 holds no behaviour of its own, so that importing `tavern_host` stays cheap.

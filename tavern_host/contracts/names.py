@@ -1,4 +1,4 @@
-"""What a plugin may be called, and which name was probably meant where there is none like the one given."""
+"""The names that a plugin may have, and the name that was probably meant by one that does not exist."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Implementation:
 
 
 class _Registered:
-    """What pluggy is given for a plugin: the admitted functions as attributes, equal to nothing but itself."""
+    """The object that pluggy has for a plugin: the admitted functions as attributes, equal to nothing but itself."""
 
     def __init__(self, implementations: Iterable[Implementation]) -> None:
         vars(self).update({i.info.function: i.function for i in implementations})

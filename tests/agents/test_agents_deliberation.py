@@ -1,4 +1,4 @@
-"""What an agent's workflow is given, where its text comes out, and how results of calls are framed."""
+"""The inputs of an agent's workflow, the output that its text comes out of, and the form of results of calls."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def test_without_that_service_the_python_tool_says_what_it_needs(open_benc
     assert result.error.type == ToolErrorType.SERVICE_UNAVAILABLE
 
 
-# --- what is told (§3.4) ------------------------------------------------------------------------------
+# --- messages (§3.4) ------------------------------------------------------------------------------
 
 
 def sentences(spec_dir: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the studio's sources say of themselves: where plugins may put something, what that is given, and the types of
+"""What the studio's sources say of themselves: where plugins may put something, its props and events, and the types of
 the API of front ends, from which the declarations for authors are copied."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Saving settings in a running host: what is checked, who is asked, who is told, what stays secret."""
+"""Saving settings in a running host: checks, permissions, notifications and secrets."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ async def test_a_hook_that_saves_is_refused(tmp_path: Path) -> None:
         assert not (await values_of(host))["size"].is_set
 
 
-# --- who is told ------------------------------------------------------------------------------------------
+# --- notifications ---------------------------------------------------------------------------------------
 
 
 async def test_changes_are_told_once_by_key_alone(host: Host) -> None:

@@ -80,7 +80,7 @@ async def test_another_key_unsets_saved_secrets(tmp_path: Path) -> None:
 
 
 def unusable_keys(key: Path) -> Iterator[tuple[Callable[[], object], str]]:
-    """Yield ways to make a key unusable, and what is told."""
+    """Yield ways to make a key unusable, and the message of each."""
     for content in (b"", b"x" * 44, b"\xff" * 44, b"x" * 100_000):
         yield lambda content=content: key.write_bytes(content), f"the key {key} cannot be used: it is no key"
     yield lambda: key.chmod(0o644), f"every user can read or write it; `chmod 600 {key}`"

@@ -52,7 +52,7 @@ Tries = Callable[[Stage], Awaitable[bool]]
 @dataclass(frozen=True)
 class Row:
     """Permissions of one level that a plugin uses together. `asks` is how a manifest asks for them, `code` a plugin
-    that does what they allow, all of it or nothing; `refused` are parts of what is told of a plugin that does so
+    that does what they allow, all of it or nothing; `refused` are parts of the message about a plugin that does so
     without asking (none: it is admitted, and denied when it acts). `besides` is what else it must ask for, `manifest`
     what else must be said of it."""
 

@@ -25,7 +25,7 @@ class RecordedCall(Model):
 
 
 class RecordedDeliberation(Model):
-    """What an agent was given when it deliberated, the `calls` that its workflow made itself, and what it answered.
+    """A recorded deliberation: the agent's situation, the `calls` that its workflow made itself, and the answer.
 
     `messages` follow on the first `kept` ones of the deliberation before; the last of them may hold the texts of
     `latest`, which are those of volatile macros such as the time. `prompts` are the values of the workflow's nodes with

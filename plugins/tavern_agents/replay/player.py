@@ -67,8 +67,8 @@ class Player:
         return [*found, *(f"{BROKEN_OFF}: {known[BROKEN_OFF]}" for _ in [0] if BROKEN_OFF in known)]
 
     def answer(self, situation: Situation) -> LlmResponse | None:
-        """Return the recorded answer to what the agent is given now; None where a model is to give it. Raises
-        `Interrupted` at a difference."""
+        """Return the recorded answer to a situation; None where a model is to answer. Raises `Interrupted` at a
+        difference."""
         place, recorded = self.deliberations, self._recording.deliberations
         self._check_inner()
         self.deliberations += 1

@@ -1,5 +1,5 @@
-"""Notes what an agent is given when it deliberates and what it answers: of the conversation only which messages, of
-long texts only which, so that what is kept grows with the run."""
+"""Records the situations of an agent that deliberates, and its answers: messages and long texts by reference, so that
+a recording grows with the run and not with its square."""
 
 from __future__ import annotations
 

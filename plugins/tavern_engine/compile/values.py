@@ -1,4 +1,4 @@
-"""The values of a workflow's interface inputs: what was given, brought to the slots' types, else their defaults."""
+"""The values of a workflow's interface inputs: those of the request as the types of the slots, else their defaults."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class _Body:
 
     @property
     def is_tainted(self) -> bool:
-        """Whether a default replaces what a node should have given."""
+        """Whether a default replaces the outputs of a node that failed."""
         return self._scope.is_tainted
 
     def flush(self) -> None:

@@ -349,8 +349,8 @@ class KnowledgeBase(ServiceInterface, name="knowledgeBase"):
         tags: list[str] | None = None,
         call: CallContext | None = None,
     ) -> WrittenEntry:
-        """Write one entry, or change what is given of it; for agents. The base may be left out where the caller may
-        write one alone."""
+        """Write one entry, or change those of its fields that are not None; for agents. The base may be left out where
+        the caller may write one alone."""
 
     @acts("knowledgeBase:write", _WRITE)
     async def delete(self, base: str, entry_ids: list[str], *, call: CallContext | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The module `tools` of a script, written from the tools that it was given."""
+"""The module `tools` of a script, generated from the tools that it may call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools the script of a run is given, and the channel by which it calls them."""
+"""The tools that the script of a run may call, and the channel by which it calls them."""
 
 from __future__ import annotations
 

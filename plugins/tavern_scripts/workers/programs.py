@@ -1,4 +1,4 @@
-"""Programs of the machine that run in the sandbox as long as somebody listens to them: what the sandbox is given."""
+"""Programs of the machine that run in the sandbox as long as somebody listens to them: the launch of each."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def _cut(value: Any) -> Any:
 
 def _without_values(message: str, names: Iterable[str], *, is_about_arguments: bool) -> str:
     """Return the text of an error without what it quotes, and without names that are none of the tool's parameters: so
-    the same errors count together, and none says what a call was given."""
+    the same errors count together, and none holds arguments of a call."""
     names = frozenset(names)
 
     def shown(match: re.Match[str]) -> str:

@@ -97,8 +97,8 @@ class Parameters:
         )
 
     def bind(self, arguments: dict[str, JsonValue], *, text: bool = False) -> Bound:
-        """Return the arguments with defaults filled in and all problems listed. What is given is never changed; where
-        nothing is to be filled in or converted, it is what comes back.
+        """Return the arguments with defaults filled in and all problems listed. `arguments` are never changed; where
+        nothing is filled in or converted, they are returned themselves.
 
         With `text` the arguments come from an action protocol: names are matched and text is converted.
         """

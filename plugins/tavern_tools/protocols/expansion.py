@@ -1,4 +1,4 @@
-"""Expands `{{{macros}}}` in prompts. Knows names and texts; who fills a macro in is given.
+"""Expands `{{{macros}}}` in prompts. Knows names and texts; the function that fills a macro in is a parameter.
 
 Only text of a workflow's author is expanded, never what users, tools or models said.
 """

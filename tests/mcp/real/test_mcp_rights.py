@@ -1,4 +1,4 @@
-"""What a server is given of the machine and the network, in each sandbox: what its declaration names, and nothing else.
+"""What a server may reach of the machine and the network, in each sandbox: what its declaration names, nothing else.
 
 As an ordinary user it is run by tests/scripts/real/test_sandbox_as_an_ordinary_user.py, too.
 """

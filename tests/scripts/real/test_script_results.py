@@ -261,7 +261,7 @@ sys.exit("not even " + os.environ["TAVERN_CONFIG_COOKIE"] if "TAVERN_CONFIG_FAIL
     assert failed.logs[0] == "not even ********" and '"TAVERN_CONFIG_COOKIE": "********"' in failed.logs[1]
 
 
-# --- what is told beside the result ---------------------------------------------------------------
+# --- messages beside the result -------------------------------------------------------------------
 
 
 async def test_scripts_are_counted_for_the_metrics(scripts: Scripts) -> None:
