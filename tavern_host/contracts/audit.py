@@ -87,7 +87,7 @@ class AuditStore(ABC):
     @abstractmethod
     def append(self, entries: Sequence[UnnumberedEntry]) -> str | None:
         """Number entries on and keep them in this order, all or none, so that they survive the end of the machine when
-        this returns. Return what prevents it, or None; never raises."""
+        this returns. Return the problem that prevents it, or None; never raises."""
 
     @abstractmethod
     def tail(self, limit: int, before: int | None = None) -> list[AuditEntry]:

@@ -22,7 +22,7 @@ from tavern_host import CallContext, PluginContext, ServiceInterface, Veto, acts
 class SearchIndex(ServiceInterface, name="acme-search.index", version=2):
     @reads
     async def find(self, words: str) -> list[str]:
-        '''Return what has these words.'''
+        '''Return the entries that have these words.'''
 
     @reads
     async def count(self) -> int:
