@@ -31,7 +31,7 @@ async def compared(context: PluginContext, named: str = "") -> Comparison:
 
 
 async def compared_with(context: PluginContext, named: str, packages: Collection[Installed]) -> Comparison:
-    """Return what a database says about packages. Raises `Misconfigured`, `ServiceUnavailable`."""
+    """Return packages compared with a database. Raises `Misconfigured`, `ServiceUnavailable`."""
     if urlsplit(named).scheme not in ("http", "https"):
         return await asyncio.to_thread(compare, Path(named), packages)
     with tempfile.TemporaryDirectory(prefix="tavern-advisories-") as folder:

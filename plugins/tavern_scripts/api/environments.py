@@ -71,7 +71,7 @@ class PackageBuilder(Protocol):
     is one."""
 
     def declared(self, folder: Path) -> DeclaredPackages | None:
-        """Return what a folder declares in `requirements.txt` or `pyproject.toml`, None for no requirements. Names,
+        """Return the packages that a folder declares in `requirements.txt` or `pyproject.toml`, None for none. Names,
         versions, markers and hashes are read; whatever names a place to install from is refused. Blocking."""
 
     async def pythons(self) -> list[Python]:
@@ -92,7 +92,7 @@ class PackageBuilder(Protocol):
 def package_builder(
     context: PluginContext, folder: Path, backend: ScriptBackend, *, build_scripts: bool = False
 ) -> PackageBuilder:
-    """Return what builds environments in a folder of this machine, to which no plugin may write. `context` records the
+    """Return the builder of environments in a folder of this machine, to which no plugin may write. `context` records
     connections and knows the proxies. With `build_scripts`, packages may run something while they are installed."""
     builder: PackageBuilder = resolve_name(_BUILDER)(context, folder, backend, build_scripts=build_scripts)
     return builder

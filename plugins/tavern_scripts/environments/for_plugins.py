@@ -29,7 +29,7 @@ class ForPlugins(PackageBuilder):
         self._manifests = Manifests()
 
     def declared(self, folder: Path) -> DeclaredPackages | None:
-        """Return what a folder declares; see the interface."""
+        """Return the packages that a folder declares; see the interface."""
         with _misconfigured():
             found = self._manifests.find("python", folder, None)
         if not isinstance(found, PythonManifest):

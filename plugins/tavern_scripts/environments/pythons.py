@@ -54,7 +54,7 @@ def _listed(answer: bytes) -> list[Python]:
 
 
 def _environment() -> dict[str, str]:
-    """Return what uv is asked with: pyenv's own commands only find the Pythons that somebody chose."""
+    """Return the variables for uv: pyenv's own commands only find the Pythons that somebody chose."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     path = [each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if Path(each) != pyenv / "shims"]
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}

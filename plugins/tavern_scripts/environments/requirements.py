@@ -132,7 +132,7 @@ def left_out(lines: Iterable[str], names: Collection[str]) -> list[str]:
 
 
 def pinned(text: str, source: str) -> list[PinnedPackage]:
-    """Return what resolved requirements install. Raises `Refused`."""
+    """Return the packages that resolved requirements install. Raises `Refused`."""
     from packaging.requirements import Requirement
 
     lines = read_requirements(text, source).lines
