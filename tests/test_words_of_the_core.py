@@ -20,7 +20,7 @@ PLATFORM = (
 )
 """The hooks of the host and their models, which name what they are about."""
 NAMED = {
-    "contracts/accounts.py": {"agent", "tool"},  # whose work is settled
+    "contracts/accounts.py": {"agent", "tool"},  # whose work is ended
     "contracts/calls.py": {"agent"},
     "runtime/issued.py": {"agent"},
     "contracts/settings.py": {"tool"},  # settings of files beside the manifest

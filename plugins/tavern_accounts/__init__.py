@@ -22,7 +22,7 @@ def tavern_register_services() -> list[ServiceInfo]:
 
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
-    """Settle the work of those whose rights others change, in a host that serves."""
+    """End the work of those whose rights others change, in a host that serves."""
     if context.serving:
         context.tasks.spawn(_begin(context), name="begin to follow rights of users")
 

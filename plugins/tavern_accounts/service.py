@@ -190,14 +190,14 @@ class HostAccounts(Accounts):
         """Remove a user with all sessions and tokens."""
         await self._store.remove(name)
         self._record("account.removed", name, call)
-        return await self.settle(name, call)
+        return await self.end_work(name, call)
 
     async def set_role(self, name: str, role: str, *, call: CallContext | None = None) -> ChangedUser:
         """Give a user another role."""
         self._check_role(role)
         user = await self._store.set_role(name, role)
         self._record("account.role_changed", name, call, role=role)
-        return ChangedUser(**dict(user), settled=await self.settle(name, call))
+        return ChangedUser(**dict(user), settled=await self.end_work(name, call))
 
     async def set_password(
         self, name: str, password: str, *, current: str | None = None, call: CallContext | None = None
@@ -207,7 +207,7 @@ class HostAccounts(Accounts):
         if not await self._store.set_password(name, await self._hash(password), known):
             raise Unauthorized(_WRONG)
         self._record("account.password_changed", name, call)
-        return await self.settle(name, call)
+        return await self.end_work(name, call)
 
     async def make_token(self, user: str, name: str, *, days: int = 90, call: CallContext | None = None) -> NewSession:
         """Make an API token."""
@@ -225,7 +225,7 @@ class HostAccounts(Accounts):
         """End one session or token, or all sessions."""
         ended = await self._store.end(user, session)
         self._record("account.logged_out", user, call, sessions=ended)
-        return EndedSessions(ended=ended, settled=await self.settle(user, call))
+        return EndedSessions(ended=ended, settled=await self.end_work(user, call))
 
     async def set_member(self, user: str, role: str = "", *, call: CallContext | None = None) -> ChangedMember:
         """Let a user enter this project."""
@@ -236,53 +236,53 @@ class HostAccounts(Accounts):
                 raise InvalidInput(f"{message}; `tavern users role {user} {role}` gives it everywhere")
         await self._store.set_member(self._context.project.id, Member(user=user, role=role))
         self._record("account.member_set", user, call, role=role)
-        return ChangedMember(user=user, role=role, settled=await self.settle("", call))  # others may be shut out by it
+        return ChangedMember(user=user, role=role, settled=await self.end_work("", call))  # it may shut others out
 
     async def remove_member(self, user: str, *, call: CallContext | None = None) -> list[SettledWork]:
         """Let a user no longer enter this project."""
         await self._store.remove_member(self._context.project.id, user)
         self._record("account.member_removed", user, call)
-        return await self.settle(user, call)
+        return await self.end_work(user, call)
 
     async def set_open(self, is_open: bool, *, call: CallContext | None = None) -> list[SettledWork]:
         """Open this project to all users, or close it."""
         await self._store.set_open(self._context.project.id, is_open)
         self._record("account.project_opened" if is_open else "account.project_closed", self._context.project.id, call)
-        return await self.settle("", call)
+        return await self.end_work("", call)
 
     async def stop_work(self, which: WorkFilter, *, call: CallContext | None = None) -> list[SettledWork]:
         """Stop all work of a user, agent, tool or plugin."""
         if not which.name:
             raise InvalidInput(f"name the {which.kind} whose work is to stop")
         which = which.model_copy(update={"unless_admitted": False})
-        settled = await self._settled(which, call)
+        settled = await self._end_work(which, call)
         details = {"kind": which.kind, "settled": [one.to_json() for one in settled]}
         self._record("work.stopped", which.name, call, **details)
         return settled
 
-    async def settle(self, user: str, call: CallContext | None = None) -> list[SettledWork]:
+    async def end_work(self, user: str, call: CallContext | None = None) -> list[SettledWork]:
         """End what a user has begun and may not do any more; with no name, what anybody has."""
-        settled = await self._settled(WorkFilter(kind="user", name=user, unless_admitted=True), call)
+        settled = await self._end_work(WorkFilter(kind="user", name=user, unless_admitted=True), call)
         if settled:
             self._record("work.settled", user or "*", call, settled=[one.to_json() for one in settled])
         return settled
 
-    async def _settled(self, which: WorkFilter, call: CallContext | None) -> list[SettledWork]:
+    async def _end_work(self, which: WorkFilter, call: CallContext | None) -> list[SettledWork]:
         answers = await self._context.hooks.collect(
             "tavern_settle_work", which=which, call=call or system_call(self._context.project.id)
         )
         return [one for answer in answers for one in answer.value if one.cancelled or one.stopped]
 
     async def _follow(self) -> None:
-        """Settle what people may not do any more whenever other hosts, commands or settings have changed their rights,
-        until the host stops."""
+        """End the work that people may not do any more whenever other hosts, commands or settings have changed their
+        rights, until the host stops."""
         seen, told = None, ""
         await all_started(self._context.services)
         while not self._context.is_stopping():
             try:
                 now = (await self._store.changes(), self._context.settings.revision)
                 if now != seen:
-                    await self.settle("")
+                    await self.end_work("")
                 seen, told = now, ""
             except TavernError as error:
                 if error.message != told:

@@ -112,10 +112,10 @@ async def _resume_abandoned(context: PluginContext) -> None:
 @hookimpl
 async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
     """Stop runs of agents."""
-    from tavern_agents.settling import settle_agents
+    from tavern_agents.ending_work import end_work
 
     runtime = await _runtime(context)
-    return [] if runtime is None else await settle_agents(runtime, which, call, context)
+    return [] if runtime is None else await end_work(runtime, which, call, context)
 
 
 async def _runtime(context: PluginContext) -> Runtime | None:

@@ -69,9 +69,9 @@ async def tavern_shutdown(context: PluginContext) -> None:
 @hookimpl
 async def tavern_settle_work(which: WorkFilter, context: PluginContext) -> list[SettledWork]:
     """End runs."""
-    from tavern_engine.settling import settle_runs
+    from tavern_engine.ending_work import end_work
 
-    return await settle_runs(which, context)
+    return await end_work(which, context)
 
 
 @hookimpl

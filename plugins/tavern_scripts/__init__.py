@@ -39,7 +39,7 @@ def tavern_register_services() -> list[ServiceInfo]:
 async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
     """End the sessions of people who are gone, or that somebody stops."""
     scripts = context.own(State).scripts
-    return [] if scripts is None else await scripts.settle(which, call)
+    return [] if scripts is None else await scripts.end_work(which, call)
 
 
 @hookimpl

@@ -85,10 +85,10 @@ class Scripts(ScriptExecution):
         )
         self._sessions = Sessions(self._scratch.make, lambda: self._lasting().sessions)
 
-    async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
+    async def end_work(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
         """End the sessions that a filter means; a script in progress ends with the call that it is part of."""
         is_meant = partial(is_to_settle, self._context.services, which)
-        stopped = await self._sessions.settle(is_meant, f"it was stopped by {by.principal}")
+        stopped = await self._sessions.end_work(is_meant, f"it was stopped by {by.principal}")
         return [SettledWork(kind="sessions of code", stopped=stopped)]
 
     async def close(self) -> None:

@@ -114,7 +114,7 @@ async def tavern_settle_work(which: WorkFilter, call: CallContext, context: Plug
     state = context.own(State)
     if state.manager is None:
         await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))  # makes it, for tasks from before
-    return [] if state.manager is None else await state.manager.settle(which, call)
+    return [] if state.manager is None else await state.manager.end_work(which, call)
 
 
 @hookimpl

@@ -60,9 +60,9 @@ class Tools(ToolManager):
         """Leave the tasks to the next host."""
         await self._caller.tasks.close()
 
-    async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
+    async def end_work(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
         """End the tasks and calls that a filter means."""
-        return await self._caller.settle(which, by)
+        return await self._caller.end_work(which, by)
 
     async def close(self) -> None:
         """End tasks and streams."""

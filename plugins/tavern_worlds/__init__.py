@@ -60,10 +60,10 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
 @hookimpl
 async def tavern_settle_work(which: WorkFilter, call: CallContext, context: PluginContext) -> list[SettledWork]:
     """End scenes."""
-    from tavern_worlds.settling import settle_scenes
+    from tavern_worlds.ending_work import end_work
 
     scenes = await _scenes(context)
-    return [] if scenes is None else await settle_scenes(scenes, which, call, context)
+    return [] if scenes is None else await end_work(scenes, which, call, context)
 
 
 async def _scenes(context: PluginContext) -> Scenes | None:

@@ -45,7 +45,7 @@ class WorkFilter(Model):
 
 
 class SettledWork(Model):
-    """How much work of one kind was settled: `cancelled` before it began, `stopped` in the middle of it."""
+    """How much work of one kind was ended: `cancelled` before it began, `stopped` in the middle of it."""
 
     kind: str
     cancelled: int = 0
@@ -59,7 +59,7 @@ class Settled(Model):
 
 
 def settled_text(settled: list[SettledWork]) -> str:
-    """Return a sentence about what was settled; none where nothing was."""
+    """Return a sentence about the work that was ended; empty where there was none."""
     cancelled = [f"{one.cancelled} {one.kind} cancelled" for one in settled if one.cancelled]
     stopped = [f"{one.stopped} {one.kind} stopped" for one in settled if one.stopped]
     said = ", ".join([*cancelled, *stopped])
@@ -191,7 +191,7 @@ class EndedSessions(Settled):
 class Accounts(ServiceInterface, name="accounts", version=2):
     """The users of this operator's servers. They are the same in all projects.
 
-    What takes rights from somebody settles the work in flight that was begun with them, in this project before it
+    What takes rights from somebody ends the work in flight that was begun with them, in this project before it
     returns, and returns how much that was; serving hosts of other projects follow.
     """
 
@@ -281,7 +281,7 @@ class Accounts(ServiceInterface, name="accounts", version=2):
         self, user: str, session: str | None = None, *, call: CallContext | None = None
     ) -> EndedSessions:
         """End one session or token of a user; without `session` all sessions, but no tokens. What was begun with a
-        token is settled; what was begun in a session is not, since who leaves the page lets work go on. Raises
+        token is ended; what was begun in a session is not, since who leaves the page lets work go on. Raises
         `NotFound` where the user has no such one."""
 
     @acts("accounts:manage", _MANAGE, level="override")

@@ -119,7 +119,7 @@ async def test_a_file_that_something_else_changes_is_a_revision_and_a_draft_is_b
     assert (await kinds(site))[0] == (3, "outside", "")
 
     _, draft, mine = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("ho")}, If_Match=mine)
-    assert draft["base"] != draft["published"], "going on with a draft does not settle whose is right"
+    assert draft["base"] != draft["published"], "going on with a draft does not decide whose is right"
     _, draft, _ = await asked(site, "PUT", f"{PATH}/draft", {"workflow": says("ho"), "rebase": True}, If_Match=mine)
     assert draft["base"] == draft["published"]
 

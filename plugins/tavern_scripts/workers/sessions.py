@@ -90,7 +90,7 @@ class Sessions:
             session.turn.release()
             self._note_end((owner, name), session)
 
-    async def settle(self, is_meant: Callable[[CallContext], Awaitable[bool]], why: str) -> int:
+    async def end_work(self, is_meant: Callable[[CallContext], Awaitable[bool]], why: str) -> int:
         """End the sessions whose last call is chosen; return how many there were."""
         ended = 0
         for key, session in [*self._sessions.items()]:

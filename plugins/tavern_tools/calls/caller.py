@@ -297,7 +297,7 @@ class Caller:
         except ToolFailure as failure:
             raise InvalidInput(failure.message, **failure.details) from None
 
-    async def settle(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
+    async def end_work(self, which: WorkFilter, by: CallContext) -> list[SettledWork]:
         """End the tasks and streams that a filter means, and the calls in flight that are part of nothing else that it
         means."""
         catalog = await self._registry.catalog()
@@ -308,7 +308,7 @@ class Caller:
             return await is_to_settle(self._context.services, which, context, **about)
 
         streams, stopped = self._context.own(State).streams, 0
-        settled = [await self.tasks.settle(is_meant, by), await streams.settle(is_meant, by)]
+        ended = [await self.tasks.end_work(is_meant, by), await streams.end_work(is_meant, by)]
         for call, task in list(self._working.items()):
             context, is_free = call.context, which.kind in ("tool", "plugin")
             if call.progress is not None or not (is_free or (context.run_id is None and context.agent_run_id is None)):
@@ -317,7 +317,7 @@ class Caller:
                 call.stopped = f"it was stopped by {by.principal}"
                 task.cancel()
                 stopped += 1
-        return [*settled, SettledWork(kind="tool calls", stopped=stopped)]
+        return [*ended, SettledWork(kind="tool calls", stopped=stopped)]
 
     def _new(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext, **more: Any) -> Call:
         return Call(f"{self._prefix}{next(self._numbers):x}", request, context, scope, time.perf_counter(), **more)

@@ -113,7 +113,7 @@ class Streams:
         if stream is not None and stream.owner == owner:
             self._forget(stream)
 
-    async def settle(self, is_meant: IsMeant, by: CallContext) -> SettledWork:
+    async def end_work(self, is_meant: IsMeant, by: CallContext) -> SettledWork:
         """Close the sources that are meant; return how many there were."""
         stopped = 0
         for stream in [one for one in self._streams.values() if one.is_filled]:

@@ -169,7 +169,7 @@ class Tasks:
         self._audit("toolTask.cancelled", row, {"caller": str(row.entry.call.principal)}, call)
         self._notice(row)
 
-    async def settle(self, is_meant: IsMeant, by: CallContext) -> SettledWork:
+    async def end_work(self, is_meant: IsMeant, by: CallContext) -> SettledWork:
         """Cancel the tasks that are meant, wherever they run; return how many waited, and how many had begun."""
         ended = Counter[bool]()
         found = [row for status in _OPEN for row in await self._store.find(_all_of(status), None, 0)]

@@ -17,7 +17,7 @@ OpenRun = tuple[RunStatus, CallContext, bool, set[str]]
 """How a run stands, with what call it was begun, whether it is part of something else, and its plugins."""
 
 
-async def settle_runs(which: WorkFilter, context: PluginContext) -> list[SettledWork]:
+async def end_work(which: WorkFilter, context: PluginContext) -> list[SettledWork]:
     """Interrupt the runs that a filter means; return how many waited, and how many had begun."""
     ended = Counter[RunStatus]()
     engine, services = context.services.get(EXECUTION_ENGINE), context.services

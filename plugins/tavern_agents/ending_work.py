@@ -14,9 +14,7 @@ from tavern_host.contracts.errors import Conflict
 _OPEN = [status for status in AgentStatus if not status.is_final]
 
 
-async def settle_agents(
-    runtime: Runtime, which: WorkFilter, by: CallContext, context: PluginContext
-) -> list[SettledWork]:
+async def end_work(runtime: Runtime, which: WorkFilter, by: CallContext, context: PluginContext) -> list[SettledWork]:
     """Stop the runs that a filter means; return how many. One that another host works on ends at its next step, where
     its person may do no more."""
     store, services = context.own(State).store, context.services
