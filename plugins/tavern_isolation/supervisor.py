@@ -23,7 +23,7 @@ IDLE = 600.0
 
 class Supervisor:
     """One plugin's child. `carry` starts one, `begin` has it load the plugin; `generation` counts them. `changed` is
-    called when there is another one, or none any more. `kept` counts what is in the child and cannot be made again:
+    called when there is another one, or none any more. `kept` counts what is in the child and cannot be built again:
     while there is any, a child is not ended for having nothing to do.
 
     What was open in a child is gone with it: holders of something in one compare the generation.

@@ -90,7 +90,7 @@ TABLE = {
         POST /api/models | PUT /api/models/default | DELETE /api/models/{name}
         POST /api/packages | POST /api/packages/{name}/upgrade | DELETE /api/packages/{name}
         POST /api/plugins/{name}/grant | POST /api/plugins/{name}/revoke
-        POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state
+        POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state | PUT /api/plugins/{name}/placement
         POST /api/settings-patches | POST /api/settings-patches/undo
         POST /api/projects | DELETE /api/projects/{projectId}
         GET /api/audit | GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
