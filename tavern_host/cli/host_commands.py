@@ -131,15 +131,11 @@ async def show_plugin(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     plugin = host.plugin(arguments["name"])
     named = " ".join(filter(None, (plugin.name, plugin.version)))
     yield CommandOutput(kind="message", text=f"{say(plugin.display_name)} ({named}) — {say(plugin.state.value)}")
-    where = {
-        "process": "runs in a process of its own",
-        "process-without-sandbox": "runs in a process WITHOUT A SANDBOX",
-    }
-    process = None
-    if plugin.placement in where:
+    lines: list[str] = []
+    if plugin.placement != "in-process":
         process = first_party_part("placement:running_process")(host.project, plugin.name)
         plugin = plugin.model_copy(update={"process": process})
-    lines = [where.get(plugin.placement, ""), *(process.lines() if process is not None else [])]
+        lines = [_WHERE[plugin.placement], *(process.lines() if process is not None else [])]
     for line in [say(plugin.description or ""), f"from {plugin.source}", *lines, *(str(p) for p in plugin.problems)]:
         if line:
             yield CommandOutput(kind="message", text=f"  {line}")
@@ -251,13 +247,17 @@ def run_host_command(info: CommandInfo, make_host: MakeHost, arguments: dict[str
     return outputs
 
 
+_WHERE = {"process": "in a process of its own", "process-without-sandbox": "in a process WITHOUT A SANDBOX"}
+
+
 def _times(plugin: PluginInfo) -> str:
     """Return how long each stage took, as far as it came: reading the manifest, importing, loading."""
     return " ".join(f"{stage} {ms:.0f}" for stage, ms in plugin.timings.items() if ms >= 0.5)
 
 
 def _reason(plugin: PluginInfo) -> str:
-    return "; ".join(str(problem) for problem in plugin.problems)
+    where = [] if plugin.placement == "in-process" else [_WHERE[plugin.placement]]
+    return "; ".join([*where, *map(str, plugin.problems)])
 
 
 def _out_of_order(plugins: list[PluginInfo]) -> list[PluginInfo]:

@@ -105,7 +105,7 @@ async def test_it_sees_its_folder_and_its_data_and_nothing_else_of_the_host(
             data="(context.data_dir / 'kept').write_text('yes')",
             project="os.listdir(context.project.root)",
             audit="os.listdir(context.project.root / '.tavern' / 'audit')",
-            home=f"os.listdir({str(Path.home())!r})",
+            operator=f"os.listdir({str(host.folders.state)!r})",
             tests=f"os.listdir({str(Path(__file__).parent)!r})",
             secret="os.environ.get('ACME_SECRET')",
             processes="len([one for one in os.listdir('/proc') if one.isdigit()]) < 6",
@@ -118,7 +118,7 @@ async def test_it_sees_its_folder_and_its_data_and_nothing_else_of_the_host(
     assert (host.project.private / "plugins" / "acme" / "kept").read_text() == "yes"
     assert found["change"] in ("OSError", "PermissionError") and not (folder / "more.py").exists()
     assert found["project"] == "['.tavern', 'plugins']" and found["audit"] == "FileNotFoundError"
-    assert {found["home"], found["tests"]} <= {"FileNotFoundError", "['.pyenv']"}
+    assert found["operator"] == found["tests"] == "FileNotFoundError"
     assert found["secret"] == "None" and found["kill"] in ("None", "PermissionError"), "that is its own first process"
     assert found["network"] in ("ConnectionRefusedError", "OSError") and found["root"] == "PermissionError"
 
