@@ -44,6 +44,14 @@ def plugin(tmp_path: Path, code: str, beta: str) -> None:
     write(root / "pyproject.toml", project(f"beta=={beta}", name="acme"))
 
 
+def without_packages(tmp_path: Path) -> None:
+    """Write the plugin so that it needs nothing but its own files."""
+    code = CODE.replace("CODE", "one").replace("from beta", "from .beta")
+    files = {"__init__.py": "", "nodes.py": code, "beta.py": "version = '1.0'\n"}
+    root = tmp_path / "project" / "plugins" / "acme"
+    write_whole(root, "acme", files, nodes={"entry": "nodes.py"}, runtime={"placement": "process"})
+
+
 def asked(seconds: float) -> RunRequest:
     nodes = [{"id": "n", "type": "acme:Tell", "inputValues": {"seconds": seconds}}]
     return RunRequest(workflow=Workflow.model_validate({"name": "w", "nodes": nodes, "edges": []}))
@@ -95,16 +103,8 @@ async def test_code_and_a_dependency_are_upgraded_under_runs_and_none_fails(
         assert await said(host) == "code two, beta 2.0"
 
 
-async def test_a_plugin_moves_between_processes_under_runs_and_none_fails(
-    tmp_path: Path,
-    links: Path,  # noqa: F811
-) -> None:
-    add(links, "beta")
-    plugin(tmp_path, "one", "1.0")
-    (tmp_path / "project" / "plugins" / "acme" / "beta.py").write_text("version = '1.0'\n")
-    file = tmp_path / "project" / "plugins" / "acme" / "nodes.py"
-    file.write_text(CODE.replace("from beta", "from .beta"))
-    (tmp_path / "project" / "plugins" / "acme" / "pyproject.toml").unlink()
+async def test_a_plugin_moves_between_processes_under_runs_and_none_fails(tmp_path: Path) -> None:
+    without_packages(tmp_path)
     async with Host(tmp_path / "project", trust=["acme"]) as host:
         async with runs_all_the_time(host) as ended:
             for placement in ("in-process", "process-without-sandbox", None):
@@ -112,6 +112,23 @@ async def test_a_plugin_moves_between_processes_under_runs_and_none_fails(
                 assert (await host.place("acme", placement)).state is PluginState.STARTED  # type: ignore[arg-type]
                 await until(lambda count=count: len(ended) > count + 5, "runs go on")  # type: ignore[misc]
         assert {run.status for run in ended} == {RunStatus.COMPLETE}, [run.error for run in ended if run.error]
+
+
+async def test_what_is_written_into_host_yaml_moves_plugins_of_a_host_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAVERN_CONFIG_DIR", str(tmp_path / "config"))
+    (tmp_path / "config").mkdir()
+    without_packages(tmp_path)
+    async with Host(tmp_path / "project", trust=["acme"]) as host:
+        watching = asyncio.create_task(host.watch_decisions(every=0.05))
+        assert host.plugin("acme").placement == "process"
+        for placement in ("process-without-sandbox", "process"):
+            (tmp_path / "config" / "host.yaml").write_text(f"placement: {{acme: {placement}}}\n")
+            await until(lambda placement=placement: host.plugin("acme").placement == placement, "it is followed")
+            await until(lambda: host.plugin("acme").state is PluginState.STARTED, "it runs there")
+        assert await said(host) == "code one, beta 1.0"
+        watching.cancel()
 
 
 async def test_an_upgrade_that_cannot_be_loaded_leaves_what_is_there(tmp_path: Path, links: Path) -> None:  # noqa: F811
