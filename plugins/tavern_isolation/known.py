@@ -8,6 +8,7 @@ from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from tavern_host.contracts.hooks import HookInfo
+from tavern_host.contracts.names import look_up
 from tavern_host.contracts.services import ServiceInterface
 
 
@@ -32,13 +33,13 @@ class Known:
         self._hooks = hooks
 
     def interface(self, service: str) -> type[ServiceInterface]:
-        """Return the interface of a service. Raises `KeyError`."""
-        found: type[ServiceInterface] = _resolved(self._services[service])
+        """Return the interface of a service. Raises `NotFound`."""
+        found: type[ServiceInterface] = _resolved(look_up("service", service, self._services))
         return found
 
     def spec(self, hook: str) -> Callable[..., Any]:
-        """Return the function that specifies a hook. Raises `KeyError`."""
-        found: Callable[..., Any] = _resolved(self._hooks[hook])
+        """Return the function that specifies a hook. Raises `NotFound`."""
+        found: Callable[..., Any] = _resolved(look_up("hook", hook, self._hooks))
         return found
 
 

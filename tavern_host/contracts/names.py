@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from tavern_host.contracts.errors import NotFound
+
+T = TypeVar("T")
 
 RESERVED = "tavern-host"
 """The name under which the host provides services of its own."""
@@ -49,3 +54,11 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """Return ` (did you mean x or y?)`, or nothing where no name is near."""
     hint = suggest(name, names)
     return f" ({hint})" if hint else ""
+
+
+def look_up(what: str, name: str, known: Mapping[str, T]) -> T:
+    """Return what has a name. Raises `NotFound` with near names."""
+    if name not in known:
+        hint = suggest(name, known)
+        raise NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))
+    return known[name]

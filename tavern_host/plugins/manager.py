@@ -12,6 +12,7 @@ from typing import Any
 
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.errors import Conflict, Misconfigured
+from tavern_host.contracts.names import look_up
 from tavern_host.contracts.plugins import NOT_RELOADED, AdmissionError, PluginInfo, PluginState, Problem
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
@@ -27,7 +28,7 @@ from tavern_host.plugins.review import Code, OperatorFile, Review
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.serial_executor import SerialExecutor
 from tavern_host.runtime.threads import run_in_thread
-from tavern_host.services.registry import ServiceRegistry, look_up
+from tavern_host.services.registry import ServiceRegistry
 from tavern_host.settings.store import SettingsStore
 
 Audit = Callable[..., object]

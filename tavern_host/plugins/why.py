@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.manifest import canonical
+from tavern_host.contracts.names import look_up
 from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
 from tavern_host.contracts.services import interface_methods
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import all_permissions
 from tavern_host.plugins.record import Record
-from tavern_host.services.registry import look_up
 
 
 def explain(manager: Manager, subject: str) -> Explanation:

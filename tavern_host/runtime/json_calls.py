@@ -19,7 +19,8 @@ from pydantic_core import PydanticSerializationError
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import json_path, mistakes, wire_json
 from tavern_host.contracts.errors import InvalidInput, OutputError
-from tavern_host.contracts.services import MethodInfo, ServiceInterface
+from tavern_host.contracts.names import look_up
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, interface_methods
 from tavern_host.contracts.wire import WireError, wire_value
 
 
@@ -102,3 +103,16 @@ class JsonCall:
         if self.info.is_acting:
             given["call"] = call
         return self._signature.write(await self._function(**given))
+
+
+def json_call(interface: type[ServiceInterface], method: str, view: Callable[[str], Any]) -> JsonCall:
+    """Return what calls a method, in either spelling of its name, with JSON; `view` returns the view of a service.
+
+    Raises `NotFound`, `InvalidInput` for a stream, and what `view` raises.
+    """
+    service, methods = interface.service_name, interface_methods(interface)
+    method = next((name for name in methods if method in (name, to_camel(name))), method)
+    info = look_up(f"method of {service}", method, methods)
+    if not inspect.iscoroutinefunction(getattr(interface, method)):
+        raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
+    return JsonCall(interface, method, getattr(view(service), method), info)

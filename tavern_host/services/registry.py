@@ -5,17 +5,14 @@ An override reaches the next provider in the stack only through the view that it
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
-
-from pydantic.alias_generators import to_camel
+from typing import Any
 
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import Forbidden, InvalidInput, NotFound, PermissionDenied, ServiceUnavailable
-from tavern_host.contracts.names import suggest
+from tavern_host.contracts.errors import Forbidden, InvalidInput, PermissionDenied, ServiceUnavailable
+from tavern_host.contracts.names import look_up
 from tavern_host.contracts.plugins import Problem, ServiceLayer
 from tavern_host.contracts.services import (
     ALL_SERVICES,
@@ -30,11 +27,9 @@ from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.interface_check import same_shape
 from tavern_host.runtime.issued import passed_on
-from tavern_host.runtime.json_calls import JsonCall
+from tavern_host.runtime.json_calls import JsonCall, json_call
 from tavern_host.services.calls import Provider, implementation
 from tavern_host.services.views import ViewHandle
-
-T = TypeVar("T")
 
 Allowed = Callable[[str, str], bool]
 """Whether a plugin (by name) holds a permission (by name) now."""
@@ -171,12 +166,7 @@ class Views:
         """Return the function that calls a method by name with JSON arguments; see `context.Services.method`."""
         stack = self._registry.stack(service, self._pinned)
         interface = stack[0].interface if stack else look_up("service", service, self._registry.catalogue.interfaces)
-        methods = interface_methods(interface)
-        method = next((name for name in methods if method in (name, to_camel(name))), method)
-        info = look_up(f"method of {service}", method, methods)
-        if not inspect.iscoroutinefunction(getattr(interface, method)):
-            raise InvalidInput(f"{service}.{method} is a stream and cannot be called by name")
-        return JsonCall(interface, method, getattr(self.get(service), method), info)
+        return json_call(interface, method, self.get)
 
 
 Stacks = Mapping[str, list[Provider]]
@@ -378,11 +368,3 @@ def _needs(info: MethodInfo) -> str:
 def _denied(plugin: str, service: str, method: str, missing: str) -> PermissionDenied:
     message = f"{plugin} may not call {service}.{method}: {missing}"
     return PermissionDenied(message, plugin=plugin, service=service, method=method, permission=missing)
-
-
-def look_up(what: str, name: str, known: Mapping[str, T]) -> T:
-    """Return the value of a name. Raises `NotFound` with near names."""
-    if name not in known:
-        hint = suggest(name, known)
-        raise NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))
-    return known[name]

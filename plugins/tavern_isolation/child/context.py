@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tavern_host import clock
-from tavern_host.context import PluginContext, Project
+from tavern_host.context import PluginContext, Project, ServiceMethod
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import Forbidden, ServiceUnavailable
+from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.runtime.codec import encode
@@ -82,9 +82,11 @@ class ChildServices:
         sent = {"arguments": dict(arguments), "call": call}
         return await crossing.call(self._way.link, self._way.lent, "invoke", head, sent)
 
-    def method(self, service: str, method: str) -> Any:
-        """Refuse: what it returns is a part of the host."""
-        raise Forbidden("context.services.method is not there in a process of its own; use context.services.invoke")
+    def method(self, service: str, method: str) -> ServiceMethod:
+        """Return what calls a method by name: arguments and result are made JSON here, the host does the rest."""
+        from tavern_host.runtime.json_calls import json_call
+
+        return json_call(self._known.interface(service), method, self.get)
 
 
 class ChildSettings:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from cachetools import FIFOCache
 
 from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.calls import CallContext
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_MOST_COPIES = 64
+"""How many Blobs have a file at once."""
+
 
 class ChildBlobs:
     """Large values, which the host keeps; see `context.Blobs`."""
 
     def __init__(self, way: Way) -> None:
         self._way = way
+        self._copies: FIFOCache[str, IO[bytes]] = FIFOCache(_MOST_COPIES)
 
     async def _ask(self, method: str, **arguments: Any) -> Any:
         crossing = Typed(f"blobs.{method}", BLOB_CALLS[method], plugin=self._way.plugin)
@@ -62,12 +69,22 @@ class ChildBlobs:
         return b"".join([part async for part in self.open(blob)])
 
     async def path(self, blob: Blob) -> Path:
-        """Refuse: the file is the host's."""
-        raise Forbidden("a Blob has no path in a process of its own; use context.blobs.open or read")
+        """Return a file with the bytes: a copy, since the host's is not there. It has no name of its own, so that it is
+        gone with this process; of many the oldest is closed."""
+        if blob.hash not in self._copies:
+            copy = tempfile.TemporaryFile()  # noqa: SIM115  # it is closed when it is dropped
+            async for part in self.open(blob):
+                copy.write(part)
+            copy.flush()
+            self._copies.setdefault(blob.hash, copy)
+        return Path(f"/proc/self/fd/{self._copies[blob.hash].fileno()}")
 
     def has(self, blob: Blob) -> bool:
         """Refuse: the answer is the host's, and this cannot wait for it."""
-        raise Forbidden("context.blobs.has cannot ask the host from a process of its own; use context.blobs.read")
+        message = (
+            "context.blobs.has cannot wait for the host's answer in a process of its own; await context.blobs.hold"
+        )
+        raise Forbidden(f"{message}, which raises `NotFound` where the bytes are not there")
 
     async def hold(self, holder: str, blobs: Collection[Blob]) -> None:
         """Keep Blobs until `holder` releases them."""

@@ -1,0 +1,82 @@
+"""What a plugin in a process of its own asks of its host, and what stays where it is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.plugin_files import write_whole
+
+from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, Host
+from tavern_host.contracts.errors import Vetoed
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.plugins import PluginState
+from tavern_host.contracts.workflows import Workflow
+from tavern_host.runtime.json_calls import json_call
+
+CODE = """
+from tavern_host import *
+from tavern_host.contracts.errors import *
+
+@hookimpl
+async def tavern_before_execute(request, call, context):
+    names = {"call": call, "context": context}
+    exec(request.metadata["do"], globals(), names)
+    return request.model_copy(update={"metadata": {"result": await names["do"]()}})
+"""
+
+
+async def done(host: Host, code: str) -> Any:
+    """Return what the body of an async function returns in the plugin's process; it knows `context` and `call`."""
+    code = "async def do(context=context, call=call):\n" + textwrap.indent(textwrap.dedent(code), "    ")
+    asked = RunRequest(workflow=Workflow(name="w"), metadata={"do": code})
+    return (await host.services.get(EXECUTION_ENGINE).run(asked)).metadata["result"]
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    write_whole(tmp_path / "project" / "plugins" / "acme", "acme", CODE, ["tavern_before_execute"])
+    async with Host(tmp_path / "project", trust=["acme"], placement="process") as host:
+        assert host.plugin("acme").state is PluginState.STARTED, host.plugin("acme").problems
+        yield host
+
+
+async def test_a_method_is_called_by_name_with_json(host: Host) -> None:
+    said = await done(
+        host,
+        """
+        method = context.services.method("workflowManager", "get")
+        await context.services.get("workflowManager").list_workflows()
+        listed = await context.services.method("workflowManager", "listWorkflows")({}, call)
+        return [method.info.permission, dict(method.names), dict(method.parameters), listed]
+        """,
+    )
+    method = json_call(WORKFLOW_MANAGER.interface, "get", lambda name: host.services.get(WORKFLOW_MANAGER))
+    assert said == [method.info.permission, dict(method.names), dict(method.parameters), []]
+    for name, refusal in (
+        ("workflowManager", "there is no method of workflowManager 'gett'; did you mean get?"),
+        ("workflowManagr", "there is no service 'workflowManagr'; did you mean workflowManager?"),
+    ):
+        with pytest.raises(Vetoed, match=refusal.replace("?", r"\?")):
+            await done(host, f"context.services.method({name!r}, 'gett')")
+
+
+async def test_a_blob_has_a_file_for_as_long_as_it_is_used(host: Host) -> None:
+    said = await done(
+        host,
+        """
+        import os
+        blob = await context.blobs.put(b"much" * 1000)
+        path = await context.blobs.path(blob)
+        assert await context.blobs.path(blob) == path
+        for number in range(100):
+            await context.blobs.path(await context.blobs.put(str(number).encode()))
+        return [path.parts[:3], len(os.listdir("/proc/self/fd")) < 90, open(await context.blobs.path(blob)).read(9)]
+        """,
+    )
+    assert said == [["/", "proc", "self"], True, "muchmuchm"]
+    with pytest.raises(Vetoed, match="cannot wait for the host's answer.*; await context.blobs.hold"):
+        await done(host, "context.blobs.has(await context.blobs.put(b'x'))")
