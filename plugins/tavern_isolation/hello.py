@@ -32,12 +32,24 @@ class SettingsState(Model):
     left_out: dict[str, list[str]] = Field(default_factory=dict)
 
 
+class HostState(Model):
+    """What changes while the child runs: which services have a provider, which hooks an implementation, what other
+    plugins publish, whether the host is about to stop."""
+
+    revision: int = 0
+    services: list[str] = Field(default_factory=list)
+    implemented: list[str] = Field(default_factory=list)
+    published: dict[str, str] = Field(default_factory=dict)
+    is_stopping: bool = False
+    is_draining: bool = False
+
+
 class Hello(Model):
     """Which plugin the child carries, and what its context says. `reviewed` are the hashes of files in hexadecimal.
 
-    `hooks` are the names of all hooks, `first_party` the packages of the host's own plugins; `known_services` and
-    `known_hooks` say by name where the interface or the specification is, as `module:name`. `services` are those that
-    have a provider.
+    `publishes` names what the plugin publishes itself, as `module:name` in its package, `first_party` the packages of the
+    host's own plugins; `known_services` and `known_hooks` say by name where the interface or the specification is, as
+    `module:name`.
     """
 
     plugin: str
@@ -45,13 +57,13 @@ class Hello(Model):
     root: str | None = None
     reviewed: dict[str, str] | None = None
     entries: dict[str, EntryPoint] = Field(default_factory=dict)
-    hooks: list[str] = Field(default_factory=list)
     first_party: list[str] = Field(default_factory=list)
+    publishes: list[str] = Field(default_factory=list)
     known_services: dict[str, str] = Field(default_factory=dict)
     known_hooks: dict[str, str] = Field(default_factory=dict)
     events: EventPermissions = Field(default_factory=EventPermissions)
     settings: SettingsState
-    services: list[str] = Field(default_factory=list)
+    state: HostState
     project_id: str
     project_name: str
     project_root: str
@@ -63,11 +75,13 @@ class Hello(Model):
 
 class Loaded(Model):
     """What the child found in the plugin: its hook implementations with the options of their marks, by function, and
-    what can never be one."""
+    what can never be one; the descriptions of what it publishes, and why what it should publish cannot be."""
 
     hooks: list[HookImplInfo] = Field(default_factory=list)
     options: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     problems: list[Problem] = Field(default_factory=list)
+    published: dict[str, str] = Field(default_factory=dict)
+    faults: dict[str, str] = Field(default_factory=dict)
 
 
 class HandlerFacts(Model):
@@ -88,6 +102,9 @@ class Facts(Model):
 
 INVOKE = {"arguments": dict[str, JsonValue], "call": CallContext, "return": JsonValue}
 """The annotations of a call of a service's method by name."""
+
+ANSWER = {"arguments": list[JsonValue], "return": JsonValue}
+"""The annotations of a call of a function that another plugin's answer to a hook names."""
 
 EVENTS = {"return": AsyncIterator[Event | Gap]}
 """The annotations of a subscription to events."""

@@ -1,15 +1,18 @@
-"""The hooks and service interfaces that both ends of a link can import, by name."""
+"""The hooks and service interfaces that both ends of a link know, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from contextlib import suppress
+from functools import cache, lru_cache
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.names import look_up
 from tavern_host.contracts.services import ServiceInterface
+from tavern_isolation.described import description_of, is_importable, reference_of, stand_in
 
 
 class Catalogue(Protocol):
@@ -26,21 +29,42 @@ class Catalogue(Protocol):
 
 
 class Known:
-    """Looks up what a name stands for when it is asked for; see `hello.Hello`."""
+    """Looks up what a name stands for when it is asked for. `services` and `hooks` say where it can be imported;
+    `published` are descriptions of what other plugins publish now, and `own` is what this plugin does."""
 
-    def __init__(self, services: Mapping[str, str], hooks: Mapping[str, str]) -> None:
+    def __init__(self, services: Mapping[str, str], hooks: Mapping[str, str], published: Mapping[str, str]) -> None:
         self._services = services
         self._hooks = hooks
+        self.published = published
+        self.own: dict[str, Any] = {}
 
     def interface(self, service: str) -> type[ServiceInterface]:
         """Return the interface of a service. Raises `NotFound`."""
-        found: type[ServiceInterface] = _resolved(look_up("service", service, self._services))
+        found: type[ServiceInterface] = self._found("service", service, self._services)
         return found
 
     def spec(self, hook: str) -> Callable[..., Any]:
         """Return the function that specifies a hook. Raises `NotFound`."""
-        found: Callable[..., Any] = _resolved(look_up("hook", hook, self._hooks))
+        found: Callable[..., Any] = self._found("hook", hook, self._hooks)
         return found
+
+    def _found(self, what: str, name: str, places: Mapping[str, str]) -> Any:
+        if name in self.own:
+            return self.own[name]
+        if name in self.published:
+            return _own_or_stand_in(self.published[name])
+        return _resolved(look_up(what, name, {**places, **self.published}))
+
+
+@lru_cache(64)
+def _own_or_stand_in(text: str) -> Any:
+    """Return what a description is of, where this process can import the very same, else a stand-in."""
+    made = stand_in(text)
+    try:
+        found = resolve_name(reference_of(made))
+        return found if description_of(found) == text else made
+    except Exception:  # whatever importing it does
+        return made
 
 
 @cache
@@ -48,14 +72,18 @@ def _resolved(reference: str) -> Any:
     return resolve_name(reference)
 
 
-def reference_of(value: Any) -> str:
-    """Return `module:name` of a function or class."""
-    return f"{value.__module__}:{value.__qualname__}"
-
-
-def references(catalogue: Catalogue) -> tuple[dict[str, str], dict[str, str]]:
-    """Return by name where the interface of each service and the specification of each hook can be imported. What
-    third parties publish, whose names have a dot, only this process knows."""
-    services = {name: reference_of(one) for name, one in catalogue.interfaces.items() if "." not in name}
-    hooks = [name for name, info in catalogue.hooks.items() if not (info.caller or "").startswith("plugin:")]
-    return services, {name: reference_of(catalogue.spec(name)) for name in hooks}
+def references(catalogue: Catalogue) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return by name where the interfaces of services and the specifications of hooks can be imported, and the
+    descriptions of those that only their plugin can import."""
+    services: dict[str, str] = {}
+    hooks: dict[str, str] = {}
+    published: dict[str, str] = {}
+    specs = {name: catalogue.spec(name) for name in catalogue.hooks}
+    for places, all_of_them in ((services, catalogue.interfaces), (hooks, specs)):
+        for name, one in all_of_them.items():
+            if is_importable(one.__module__):
+                places[name] = reference_of(one)
+            else:
+                with suppress(InvalidInput):  # it cannot be described, so that it is not there
+                    published[name] = description_of(one)
+    return services, hooks, published

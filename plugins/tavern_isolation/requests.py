@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tavern_host.context import PluginContext
+from tavern_host.context import HookResult, PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, PluginEnded, TavernError
 from tavern_host.contracts.events import Event, Gap
@@ -18,10 +18,10 @@ from tavern_host.contracts.nodes import NodeProgress, Report
 from tavern_host.contracts.services import interface_methods
 from tavern_host.runtime.codec import decode, encode
 from tavern_isolation.frames import Message
-from tavern_isolation.hello import BLOB_CALLS, EVENTS, INVOKE, SettingsState
-from tavern_isolation.known import Catalogue
+from tavern_isolation.hello import ANSWER, BLOB_CALLS, EVENTS, INVOKE, HostState, SettingsState
+from tavern_isolation.known import Catalogue, references
 from tavern_isolation.link import Link
-from tavern_isolation.typed import READ, Head, Lent, Typed, typed
+from tavern_isolation.typed import READ, Head, Lent, Typed, answer_type, sent, typed
 
 _MOST_TEXT = 100_000
 """Characters of one line of the log."""
@@ -43,6 +43,8 @@ class Requests:
         self._calls: Mapping[str, Callable[[Head, Message], Any]] = {
             "service": self._service,
             "invoke": self._invoke,
+            "call hook": self._call_hook,
+            "answer": self._answer,
             "subscribe": self._subscribe,
             "blobs": self._blobs,
             "audit written": self._audit_written,
@@ -52,13 +54,15 @@ class Requests:
             "log": self._log,
             "publish": self._publish,
             "report": self._report,
+            "claim": self._claim,
             "task": self._task,
             "progress": self._progress,
             "audit": self._audit,
         }
         self._tasks = 0
         self.reports: dict[int, Report] = {}
-        self._state: object = None
+        self._answers: dict[str, HookResult[Any]] = {}
+        self._told: object = None
         self._revision = -1
         self._following: asyncio.Task[None] | None = None
 
@@ -102,13 +106,49 @@ class Requests:
 
     async def _invoke(self, head: Head, parts: Message) -> Any:
         crossing = Typed("invoke", INVOKE, plugin=self._context.plugin)
-        sent = crossing.arguments(head, parts, self.link)
+        given = crossing.arguments(head, parts, self.link)
         services = self._context.services
-        value = await services.invoke(str(head["service"]), str(head["method"]), sent["arguments"], call=sent["call"])
+        value = await services.invoke(str(head["service"]), str(head["method"]), given["arguments"], call=given["call"])
         return crossing.answer(value)
 
     async def _read(self, head: Head, parts: Message) -> AsyncIterator[Message]:
         return self._lent.read(int(head["stream"]))
+
+    # --- hooks -----------------------------------------------------------------------------------------------
+
+    async def _call_hook(self, head: Head, parts: Message) -> Message:
+        hook, hooks, catalogue = str(head["hook"]), self._context.hooks, self._catalogue
+        if hook not in catalogue.hooks:
+            raise NotFound(f"there is no hook {hook!r:.80}")
+        crossing = typed(catalogue.spec(hook), hook, self._context.plugin)
+        arguments = crossing.arguments(head, parts, self.link)
+        if head["how"] == "filter":
+            first = catalogue.hooks[hook].arguments[0]
+            value = await hooks.filter(hook, arguments.pop(first), **arguments)
+            return (sent(value, answer_type(crossing.hints, "filter", first), hook, self._context.plugin),)
+        if head["how"] == "first":
+            answer = await hooks.first(hook, **arguments)
+            answers = [answer] if answer is not None else []
+        else:
+            answers = await hooks.collect(hook, **arguments)
+        self._answers |= {one.plugin: one for one in answers}
+        kind = answer_type(crossing.hints, str(head["how"]))
+        said = [(one.plugin, one.code, one.settings) for one in answers]
+        values = [sent(one.value, kind, f"{hook} of {one.plugin}", one.plugin) for one in answers]
+        return (json.dumps(said).encode(), *values)
+
+    async def _answer(self, head: Head, parts: Message) -> Any:
+        plugin, handler = str(head["plugin"]), str(head["handler"])
+        answer = self._answers.get(plugin)
+        if answer is None or answer.code != head["code"]:
+            raise NotFound(f"{plugin!r:.80} gave no answer, or was reloaded since; call the hook again")
+        crossing = Typed(f"{handler} of {plugin}", ANSWER, plugin=plugin)
+        given = crossing.arguments(head, parts, self.link)
+        return crossing.answer(await answer.call(handler, *given["arguments"]))
+
+    def _claim(self, parts: Message) -> None:
+        said = {key: str(value) for key, value in json.loads(parts[0]).items()}
+        self._context.hooks.claim({said["name"]: said["owner"]}, said["kind"], said["name"], said["plugin"])
 
     # --- events, the log, tasks ------------------------------------------------------------------------------
 
@@ -191,15 +231,26 @@ class Requests:
             left_out={key: left for key in keys if (left := settings.left_out(key))},
         )
 
+    def state(self) -> HostState:
+        """Return what the child is to know of the host now."""
+        context, catalogue = self._context, self._catalogue
+        services, hooks, published = references(catalogue)
+        return HostState(
+            revision=context.hooks.revision,
+            services=[name for name in (*services, *published) if context.services.has(name)],
+            implemented=[name for name in (*hooks, *published) if context.hooks.implemented(name)],
+            published=published,
+            is_stopping=context.is_stopping(),
+            is_draining=context.is_draining(),
+        )
+
     def catch_up(self) -> None:
         """Tell the child what changed since it was last told, so that it knows before it is asked for more."""
         context = self._context
-        state = context.hooks.revision, context.is_stopping(), context.is_draining()
-        if state != self._state:
-            self._state = state
-            services = [name for name in self._catalogue.interfaces if context.services.has(name)]
-            said = {"services": services, "is_stopping": state[1], "is_draining": state[2]}
-            self.link.notify("state", json.dumps(said).encode())
+        told = context.hooks.revision, context.is_stopping(), context.is_draining()
+        if told != self._told:
+            self._told = told
+            self.link.notify("state", encode(self.state(), HostState))
         if context.settings.revision != self._revision:
             self._tell_settings([])
 

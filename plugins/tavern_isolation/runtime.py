@@ -20,7 +20,7 @@ from pydantic import BaseModel, JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import handler_of, kind_of
-from tavern_host.contracts.errors import NotFound, PluginFailure
+from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import HookImplInfo, PluginProcess, Problem
 from tavern_host.contracts.services import ServiceInfo
@@ -33,10 +33,11 @@ from tavern_host.runtime.source import PluginSource
 from tavern_isolation import descriptors, status
 from tavern_isolation.carriers import Carrier, carry_plainly
 from tavern_isolation.child_process import ChildProcess
+from tavern_isolation.described import reference_of, stand_in
 from tavern_isolation.descriptors import Descriptors, Said
 from tavern_isolation.frames import Message
 from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
-from tavern_isolation.known import Catalogue, reference_of, references
+from tavern_isolation.known import Catalogue, references
 from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.requests import Requests
@@ -72,6 +73,7 @@ class IsolatedRuntime(InProcessRuntime):
         self._handlers: dict[str, HandlerFacts] = {}
         self._schemas: dict[str, dict[str, JsonValue]] = {}
         self._described: dict[str, Any] = {}
+        self._own: dict[str, type] = {}
         self._numbers = itertools.count(1)
 
     # --- loading ---------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class IsolatedRuntime(InProcessRuntime):
 
     def _hello(self, proxies: dict[str, str]) -> Hello:
         source, context = self._source, self._context
-        services, hooks = references(self._catalogue)
+        services, hooks, _ = references(self._catalogue)
         return Hello(
             plugin=source.name,
             module=source.module,
@@ -166,13 +168,13 @@ class IsolatedRuntime(InProcessRuntime):
                 hook: EntryPoint(module=one.module, collector=one.collector, options=dict(one.options))
                 for hook, one in source.entries.items()
             },
-            hooks=list(hooks),
             first_party=[name for name, _ in first_party()],
+            publishes=list(source.publishes),
             known_services=services,
             known_hooks=hooks,
             events=context.events.permissions,  # type: ignore[attr-defined]
             settings=self.requests.settings(),
-            services=[name for name in services if context.services.has(name)],
+            state=self.requests.state(),
             project_id=context.project.id,
             project_name=context.project.name,
             project_root=str(context.project.root),
@@ -199,8 +201,17 @@ class IsolatedRuntime(InProcessRuntime):
         return self._loaded.hooks, self._loaded.problems
 
     def published(self, name: str) -> Any:
-        """Refuse: the host would have to import it. Raises `NotFound`."""
-        raise NotFound(f"{name} cannot be published from a process of its own: run the plugin in the host's process")
+        """Return a stand-in of what `module:name`, counted from the plugin's package, names. Raises `NotFound`,
+        `InvalidInput` for what breaks the rules of what is published."""
+        assert self._loaded is not None
+        if (fault := self._loaded.faults.get(name)) is not None:
+            raise InvalidInput(fault)
+        found = stand_in(self._loaded.published[name])
+        if found.__name__ != name.partition(":")[2]:
+            raise InvalidInput(f"{name} is called {found.__name__}")
+        if isinstance(found, type):
+            self._own[found.service_name] = found  # type: ignore[attr-defined]
+        return found
 
     def function(self, handler: str) -> Callable[..., Any]:
         """Refuse: a function stays in its process. Raises `NotFound`."""
@@ -280,7 +291,8 @@ class IsolatedRuntime(InProcessRuntime):
             raise NotFound(f"nothing opens the handler of a {type(handler).__name__} in a process of its own")
         descriptor, number = self._described.get(handler), next(self._numbers)
         service = descriptor.service if isinstance(descriptor, ServiceInfo) else ""
-        protocol = self._catalogue.interfaces[service] if service else kind_of(type(descriptor)).protocol
+        interface = self._own.get(service) or self._catalogue.interfaces.get(service)
+        protocol = interface if service else kind_of(type(descriptor)).protocol
         if protocol is None:
             raise NotFound(f"{handler} of {self.plugin} is of no kind that can be in another process")
         if "original" in named:
@@ -379,7 +391,8 @@ class _StandIn:
         self._opening = head, parts
         self._generation = 0
         self._open = asyncio.Lock()
-        self._head = {"object": head["object"], "protocol": reference_of(protocol), "what": head["handler"]}
+        known = head["service"] or reference_of(protocol)
+        self._head = {"object": head["object"], "protocol": known, "what": head["handler"]}
         for name, function in inspect.getmembers(protocol, inspect.isfunction):
             if not name.startswith("_") and name in methods:
                 setattr(self, name, self._method(name, function))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pydantic import JsonValue
@@ -193,11 +194,15 @@ class Typed:
         hint = self.hints["return"]
         if isinstance(value, AsyncIterator):
             return sent_items(value, item_of(hint), f"{self._what}: an item of its result", self._plugin)
-        try:
-            return (write(value, hint),)
-        except WireError as error:
-            message = f"{self._what}: its result is no wire value: {error}"
-            raise PluginFailure(message, plugin=self._plugin) from None
+        return (sent(value, hint, f"{self._what}: its result", self._plugin),)
+
+
+def sent(value: Any, annotation: Any, what: str, plugin: str | None) -> bytes:
+    """Return a value of a plugin as bytes. Raises `PluginFailure`."""
+    try:
+        return write(value, annotation)
+    except WireError as error:
+        raise PluginFailure(f"{what} is no wire value: {error}", plugin=plugin) from None
 
 
 def received(data: bytes, annotation: Any, what: str, plugin: str) -> Any:
@@ -214,10 +219,7 @@ async def sent_items(
     """Yield the items of a stream as messages; the stream is closed when its reader leaves."""
     try:
         async for value in stream:
-            try:
-                yield (write(value, item),)
-            except WireError as error:
-                raise PluginFailure(f"{what} is no wire value: {error}", plugin=plugin) from None
+            yield (sent(value, item, what, plugin),)
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
@@ -268,14 +270,26 @@ def remote_method(
     return method  # type: ignore[no-any-return]
 
 
-@cache
+@lru_cache(4096)
 def typed_hook(spec: Callable[..., Any], plugin: str) -> Typed:
     """Return how an implementation of a hook is called, which may always answer None."""
     crossing = typed(spec, spec.__name__, plugin)
     return Typed(spec.__name__, {**crossing.hints, "return": crossing.hints["return"] | None}, plugin=plugin)
 
 
-@cache
+@lru_cache(4096)
 def typed(function: Callable[..., Any], what: str, plugin: str) -> Typed:
     """Return how a function that both sides know is called: a hook's specification, or a method of an interface."""
     return Typed(what, typing.get_type_hints(function, include_extras=True), plugin=plugin)
+
+
+def answer_type(hints: Mapping[str, Any], how: str, first: str = "") -> Any:
+    """Return the type of what a caller of a hook gets: for a filter that of its argument `first`, otherwise of one
+    plugin's answer."""
+    if how == "filter":
+        return hints[first]
+    members = typing.get_args(hints["return"])
+    kept = tuple(one for one in members if one is not type(None))
+    is_union = typing.get_origin(hints["return"]) in (typing.Union, types.UnionType)
+    answer: Any = typing.Union[kept] if is_union else hints["return"]  # noqa: UP007  # of any number
+    return types.GenericAlias(list, answer) if how == "collect" and typing.get_origin(answer) is not list else answer

@@ -269,6 +269,11 @@ class Publishes(Model):
     services: list[PublishedService] = Field(default_factory=list)
     hooks: list[PublishedHook] = Field(default_factory=list)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is published, as `module:name` inside the plugin's package."""
+        return (*(one.interface for one in self.services), *(one.spec for one in self.hooks))
+
 
 class Requires(Model):
     """What must be there: other plugins, each with a version range."""

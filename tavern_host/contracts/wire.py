@@ -273,22 +273,24 @@ def _first(problems: typing.Iterable[str | None]) -> str | None:
     return next((p for p in problems if p), None)
 
 
-def is_deeply_immutable(annotation: Any) -> bool:
-    """Return whether every value of a wire type is immutable all the way down, so that it may be shared."""
-    if annotation in SCALARS or annotation is None:
+def is_deeply_immutable(annotation: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """Return whether every value of a wire type is immutable all the way down, so that it may be shared; `seen` are the
+    models that it is a part of."""
+    if annotation in SCALARS or annotation is None or annotation in seen:
         return True
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is Annotated:
-        return is_deeply_immutable(arguments[0])
+        return is_deeply_immutable(arguments[0], seen)
     if origin is Literal:
         return True
     if origin in (typing.Union, types.UnionType, tuple):
-        return all(is_deeply_immutable(a) for a in arguments if a is not Ellipsis)
+        return all(is_deeply_immutable(a, seen) for a in arguments if a is not Ellipsis)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return True
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if annotation.model_config.get("extra") == "allow":
             return False
-        return all(is_deeply_immutable(f.annotation) for f in annotation.model_fields.values())
+        fields = annotation.model_fields.values()
+        return all(is_deeply_immutable(field.annotation, seen | {annotation}) for field in fields)
     return False

@@ -372,4 +372,5 @@ def _source(record: Record, catalogue: Catalogue) -> PluginSource:
         distribution=distribution if came in ("entry-point", "package") else None,
         placement=record.placement,
         needs=record.manifest.runtime,
+        publishes=record.manifest.publishes.names,
     )

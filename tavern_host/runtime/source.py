@@ -29,6 +29,7 @@ class PluginSource:
     when the plugin is loaded, or with `is_lazy` when they are first asked for. `path` is the folder of its own that it
     was installed in with what it depends on, `distribution` what installed it, `placement` where it runs, `needs` what
     it needs there, as its manifest says.
+    `publishes` names what the manifest says that it publishes, as `module:name` in its package.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PluginSource:
     distribution: str | None = None
     placement: Placement = "in-process"
     needs: Runtime | None = None
+    publishes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

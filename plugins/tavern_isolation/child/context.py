@@ -13,12 +13,10 @@ import logging
 from collections.abc import (
     AsyncIterator,
     Callable,
-    Collection,
     Coroutine,
     Iterable,
     Mapping,
 )
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,51 +27,51 @@ from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.services import ServiceKey
 from tavern_host.runtime.codec import encode
-from tavern_isolation.child.outside import ChildAudit, ChildBlobs, ChildHooks, ChildHttp
+from tavern_isolation.child.hooks import ChildHooks
+from tavern_isolation.child.outside import ChildAudit, ChildBlobs, ChildHttp
 from tavern_isolation.child.way import Way
-from tavern_isolation.hello import EVENTS, INVOKE, Hello, SettingsState
+from tavern_isolation.hello import EVENTS, INVOKE, Hello, HostState, SettingsState
 from tavern_isolation.known import Known
 from tavern_isolation.typed import Typed
 
 T = TypeVar("T")
 
 
-@dataclass
-class HostState:
-    """What the host last said of itself: which services have a provider, and whether it is about to stop."""
+class Seen:
+    """What the host last said of itself, and what plugins publish as it said."""
 
-    services: Collection[str] = ()
-    is_stopping: bool = False
-    is_draining: bool = False
+    def __init__(self, state: HostState, known: Known) -> None:
+        self._known = known
+        self.update(state)
 
-    def update(self, said: Mapping[str, Any]) -> None:
+    def update(self, state: HostState) -> None:
         """Take what the host says now."""
-        for name, value in said.items():
-            setattr(self, name, value)
+        self.state = state
+        self._known.published = state.published
 
 
 class ChildServices:
     """Views of services; see `context.Services`."""
 
-    def __init__(self, way: Way, known: Known, state: HostState) -> None:
+    def __init__(self, way: Way, known: Known, seen: Seen) -> None:
         self._way = way
         self._known = known
-        self._views: dict[str, Any] = {}
-        self._state = state
+        self._views: dict[str, tuple[type, Any]] = {}
+        self._seen = seen
 
     def get(self, key: ServiceKey[Any] | str) -> Any:
         """Return the view of a service."""
         name = key if isinstance(key, str) else key.name
-        if name not in self._state.services:
+        if name not in self._seen.state.services:
             raise ServiceUnavailable(f"no plugin provides the service {name}")
-        if name not in self._views:
-            interface = self._known.interface(name) if isinstance(key, str) else key.interface
-            self._views[name] = self._way.view(interface)
-        return self._views[name]
+        interface = self._known.interface(name) if isinstance(key, str) else key.interface
+        if name not in self._views or self._views[name][0] is not interface:
+            self._views[name] = interface, self._way.view(interface)
+        return self._views[name][1]
 
     def has(self, key: ServiceKey[Any] | str) -> bool:
         """Return whether the service has a provider."""
-        return (key if isinstance(key, str) else key.name) in self._state.services
+        return (key if isinstance(key, str) else key.name) in self._seen.state.services
 
     async def invoke(self, service: str, method: str, arguments: Mapping[str, Any], *, call: CallContext) -> Any:
         """Call a method by name with JSON arguments."""
@@ -232,9 +230,7 @@ class ChildTasks:
             task.result()
 
 
-def make_context(
-    hello: Hello, way: Way, known: Known, state: HostState, when_unloaded: Callable[..., Any]
-) -> PluginContext:
+def make_context(hello: Hello, way: Way, known: Known, seen: Seen, when_unloaded: Callable[..., Any]) -> PluginContext:
     """Return the context of the plugin of this process."""
     from functools import partial
 
@@ -245,7 +241,7 @@ def make_context(
     return PluginContext(
         plugin=hello.plugin,
         project=Project(hello.project_id, hello.project_name, Path(hello.project_root)),
-        services=ChildServices(way, known, state),
+        services=ChildServices(way, known, seen),
         settings=ChildSettings(hello.settings),
         log=logging.getLogger(f"tavern.plugin.{hello.plugin}"),
         data_dir=Path(hello.data_dir),
@@ -254,10 +250,10 @@ def make_context(
         audit=ChildAudit(way),
         tasks=ChildTasks(way),
         http=http,
-        hooks=ChildHooks(way),
+        hooks=ChildHooks(way, known, lambda: seen.state),
         blobs=ChildBlobs(way),
         serving=hello.serving,
-        is_stopping=lambda: state.is_stopping,
-        is_draining=lambda: state.is_draining,
+        is_stopping=lambda: seen.state.is_stopping,
+        is_draining=lambda: seen.state.is_draining,
         _when_unloaded=when_unloaded,
     )

@@ -30,12 +30,13 @@ from tavern_host.runtime.installed import is_published, take_first_party
 from tavern_host.runtime.interface_check import interface_problems
 from tavern_host.runtime.source import Entry, PluginSource
 from tavern_host.runtime.threads import run_in_thread
-from tavern_isolation.child.context import HostState, make_context
+from tavern_isolation.child.context import Seen, make_context
 from tavern_isolation.child.nodes import Nodes
 from tavern_isolation.child.outside import LogToHost
 from tavern_isolation.child.way import Way
+from tavern_isolation.described import description_of
 from tavern_isolation.frames import Message
-from tavern_isolation.hello import Facts, HandlerFacts, Hello, Loaded, SettingsState
+from tavern_isolation.hello import Facts, HandlerFacts, Hello, HostState, Loaded, SettingsState
 from tavern_isolation.known import Known
 from tavern_isolation.link import GRACE, Link
 from tavern_isolation.typed import READ, Head, Lent, Typed, typed, typed_hook
@@ -50,13 +51,13 @@ class Child:
     def __init__(self) -> None:
         self._lent = Lent()
         self._objects: dict[int, Any] = {}
-        self._state = HostState()
         self._undo: list[Callable[[], Any]] = []
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._link: Link
         self._way: Way
         self._hello: Hello
         self._known: Known
+        self._seen: Seen
         self._runtime: InProcessRuntime
         self._context: PluginContext
         self._nodes: Nodes
@@ -101,7 +102,7 @@ class Child:
             head = json.loads(parts[0])
             self._context.settings.update(decode(parts[1], SettingsState), head["keys"])  # type: ignore[attr-defined]
         elif name == "state":
-            self._state.update(json.loads(parts[0]))
+            self._seen.update(decode(parts[0], HostState))
         elif name == "end task":
             self._context.tasks.cancel(json.loads(parts[0])["task"])  # type: ignore[attr-defined]
 
@@ -114,9 +115,9 @@ class Child:
             del os.environ[name]
         os.environ.update(hello.proxies)
         self._way = Way(self._link, self._lent, hello.plugin)
-        self._known = Known(hello.known_services, hello.known_hooks)
-        self._state.services = hello.services
-        self._context = make_context(hello, self._way, self._known, self._state, self._when_unloaded)
+        self._known = Known(hello.known_services, hello.known_hooks, hello.state.published)
+        self._seen = Seen(hello.state, self._known)
+        self._context = make_context(hello, self._way, self._known, self._seen, self._when_unloaded)
         log = logging.getLogger()
         log.handlers = [LogToHost(self._link)]
         log.setLevel(logging.INFO)
@@ -131,10 +132,26 @@ class Child:
         self._runtime = InProcessRuntime(source, self._context)
         self._nodes = Nodes(self._runtime, self._link)
         await run_in_thread(self._runtime.load, deadline=_FOREVER, what=f"importing {hello.plugin}")
-        hooks, problems = self._runtime.hookimpls(hello.hooks)
+        published, faults = self._publish(hello.publishes)
+        hooks, problems = self._runtime.hookimpls([*hello.known_hooks, *hello.state.published, *self._known.own])
         self._functions = {one.function: self._runtime.hook_function(one) for one in hooks}
         options = {name: function.tavern_impl for name, function in self._functions.items()}  # type: ignore[attr-defined]
-        return (encode(Loaded(hooks=hooks, options=options, problems=problems), Loaded),)
+        loaded = Loaded(hooks=hooks, options=options, problems=problems, published=published, faults=faults)
+        return (encode(loaded, Loaded),)
+
+    def _publish(self, names: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the descriptions of what the plugin publishes, and why what it should publish cannot be."""
+        published: dict[str, str] = {}
+        faults: dict[str, str] = {}
+        for name in names:
+            try:
+                found = self._runtime.published(name)
+                published[name] = description_of(found)
+            except TavernError as error:
+                faults[name] = error.message
+            else:
+                self._known.own[getattr(found, "service_name", found.__name__)] = found
+        return published, faults
 
     def _when_unloaded(self, kind: str, name: str, undo: Callable[[], Any]) -> None:
         self._undo.append(undo)
@@ -211,7 +228,8 @@ class Child:
 
     async def _method(self, head: Head, parts: Message) -> Any:
         function = getattr(self._objects[head["object"]], head["name"])
-        declared = resolve_name(head["protocol"])
+        protocol = head["protocol"]
+        declared = resolve_name(protocol) if ":" in protocol else self._known.interface(protocol)
         crossing = typed(getattr(declared, head["name"]), f"{head['what']}.{head['name']}", self._hello.plugin)
         value = function(**crossing.arguments(head, parts, self._link))
         if isinstance(value, Coroutine):

@@ -8,7 +8,7 @@ import logging
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 from cachetools import FIFOCache
 
@@ -23,8 +23,6 @@ from tavern_isolation.typed import Typed
 
 if TYPE_CHECKING:
     import aiohttp
-
-T = TypeVar("T")
 
 _MOST_COPIES = 64
 """How many Blobs have a file at once."""
@@ -159,42 +157,6 @@ class ChildHttp:
         """Close the session."""
         if self._session is not None:
             await self._session.close()
-
-
-class ChildHooks:
-    """Calls of hooks, which no plugin of a process of its own makes; see `context.Hooks`."""
-
-    revision = 0
-
-    def __init__(self, way: Way) -> None:
-        self._way = way
-
-    async def collect(self, hook: str, **arguments: Any) -> Any:
-        """Refuse."""
-        raise self._refusal(hook)
-
-    async def first(self, hook: str, **arguments: Any) -> Any:
-        """Refuse."""
-        raise self._refusal(hook)
-
-    async def filter(self, hook: str, value: T, **arguments: Any) -> T:
-        """Refuse."""
-        raise self._refusal(hook)
-
-    def _refusal(self, hook: str) -> Forbidden:
-        return Forbidden(f"{self._way.plugin} may not call {hook}: a plugin in a process of its own calls no hooks")
-
-    def claim(self, owners: dict[str, str], kind: str, name: str, plugin: str) -> bool:
-        """Return whether the name is this plugin's."""
-        return owners.setdefault(name, plugin) == plugin
-
-    def implemented(self, hook: str) -> bool:
-        """Return False: none can be called."""
-        return False
-
-    def report(self, plugin: str, message: str, **details: Any) -> None:
-        """Report against a plugin."""
-        self._way.link.notify("report", json.dumps({"plugin": plugin, "message": message, "details": details}).encode())
 
 
 class LogToHost(logging.Handler):
