@@ -318,7 +318,7 @@ class _Maker:
             case "dict":
                 return dict[str, self._type(inner)]  # type: ignore[misc]
             case "shared":
-                return _shared(inner)
+                return shared_type(inner)
         return self._own(inner) if kind == "own" else _BY_NAME[kind]
 
     def _own(self, reference: str) -> Any:
@@ -377,8 +377,8 @@ def _bounded(bounds: Tree) -> dict[str, Any]:
     return {key: value for key, value in bounds.items() if key in _BOUNDS}
 
 
-def _shared(reference: str) -> Any:
-    """Return a type of the contracts."""
+def shared_type(reference: str) -> Any:
+    """Return the type of the contracts that `module:name` names. Raises `ValueError`."""
     if not is_published(reference.partition(":")[0]):
         raise ValueError(f"{reference:.80} is no type of the contracts")
     found = resolve_name(reference)

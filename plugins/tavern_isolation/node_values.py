@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from tavern_host.contracts.errors import InvalidInput, PluginFailure
+from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure
 from tavern_host.contracts.wire import WireError
+from tavern_isolation.edges import Edges
 from tavern_isolation.frames import Message
-from tavern_isolation.typed import LOOSE, read, write
+from tavern_isolation.typed import read, write
 
 Values = dict[str, Any]
 """Values by the key of their slot."""
 
 
-def packed(values: Values, what: str) -> tuple[list[str], list[bytes]]:
+def packed(values: Values, edges: Edges, what: str) -> tuple[list[str], list[bytes]]:
     """Return the keys and the bytes of values. Raises `InvalidInput` for one that cannot cross, with its slot."""
     parts = []
     for key, value in values.items():
         try:
-            parts.append(write(value, LOOSE))
+            parts.append(write(value, edges))
         except WireError as error:
             raise InvalidInput(f"node {what}, slot {key}: {error}") from None
     return list(values), parts
 
 
-def unpacked(parts: Message, what: str) -> Values:
-    """Return the values of a message that `packed` made, whose first part holds the keys. Raises `PluginFailure`."""
+def values_of(keys: Sequence[str], parts: Message, edges: Edges, what: str) -> Values:
+    """Return the values that `packed` made these parts of. Raises `PluginEnded` for one that is gone, with its slot."""
+    values: Values = {}
+    for key, part in zip(keys, parts, strict=True):
+        try:
+            values[str(key)] = read(part, edges)
+        except PluginEnded as error:
+            raise PluginEnded(f"node {what}, slot {key}: {error.message}", plugin=error.info.plugin) from None
+    return values
+
+
+def unpacked(parts: Message, edges: Edges, what: str) -> Values:
+    """Return the values of a message whose first part holds the keys. Raises `PluginFailure`."""
     try:
-        keys = json.loads(parts[0])["keys"]
-        return {str(key): read(part, LOOSE) for key, part in zip(keys, parts[1:], strict=True)}
+        return values_of(json.loads(parts[0])["keys"], parts[1:], edges, what)
     except (ValueError, LookupError, TypeError) as error:
         raise PluginFailure(f"node {what}: its outputs are no values: {error}") from None

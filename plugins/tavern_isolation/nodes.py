@@ -1,4 +1,4 @@
-"""Nodes of a plugin in a process of its own: the host's end. Values on edges are those that have a codec."""
+"""Nodes of a plugin in a process of its own: the host's end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from pydantic import JsonValue
 from tavern_host.contracts.errors import PluginEnded, PluginFailure
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
 from tavern_host.runtime.codec import encode
+from tavern_isolation.edges import Edges
 from tavern_isolation.frames import Message
 from tavern_isolation.in_flight import Stream
 from tavern_isolation.node_values import Values, packed, unpacked
 from tavern_isolation.supervisor import Supervisor
-from tavern_isolation.typed import LOOSE, Lent, received
+from tavern_isolation.typed import Lent, received
 
 _numbers = itertools.count(1)
 
@@ -26,11 +27,18 @@ class RemoteRunner:
     """Makes instances of one node type; see `contracts.nodes.NodeRunner`."""
 
     def __init__(
-        self, plugin: str, child: Supervisor, lent: Lent, reports: dict[int, Report], definition: NodeDefinition
+        self,
+        plugin: str,
+        child: Supervisor,
+        lent: Lent,
+        edges: Edges,
+        reports: dict[int, Report],
+        definition: NodeDefinition,
     ) -> None:
         self.plugin = plugin
         self.child = child
         self.lent = lent
+        self.edges = edges
         self.reports = reports
         self.definition = definition
         self.number = next(_numbers)
@@ -53,8 +61,8 @@ class RemoteRunner:
         return changed
 
     async def _both(self, name: str, head: dict[str, Any], inputs: Values, config: Values) -> bytes:
-        lines, parts = packed(inputs, self.definition.type)
-        more, others = packed(config, self.definition.type)
+        lines, parts = packed(inputs, self.edges, self.definition.type)
+        more, others = packed(config, self.edges, self.definition.type)
         answer = await self.ask(name, {**head, "keys": lines, "config": more}, *parts, *others)
         assert isinstance(answer, tuple)
         return answer[0]
@@ -88,7 +96,7 @@ class _Instance:
         async with _Run(self._runner, inputs, node_call, report) as run:
             answer = await self._ask("node.run", run)
         assert isinstance(answer, tuple)
-        return unpacked(answer, self._runner.definition.type)
+        return unpacked(answer, self._runner.edges, self._runner.definition.type)
 
     async def stream(
         self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
@@ -99,7 +107,7 @@ class _Instance:
             assert isinstance(answer, Stream)
             async with aclosing(answer):
                 async for parts in answer:
-                    yield unpacked(parts, self._runner.definition.type)
+                    yield unpacked(parts, self._runner.edges, self._runner.definition.type)
 
     async def _items(
         self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
@@ -109,7 +117,8 @@ class _Instance:
             assert isinstance(answer, Stream)
             async with aclosing(answer):
                 async for (data,) in answer:
-                    yield received(data, LOOSE, f"node {self._runner.definition.type}: an item", self._runner.plugin)
+                    runner = self._runner
+                    yield received(data, runner.edges, f"node {runner.definition.type}: an item", runner.plugin)
 
     async def _ask(self, name: str, run: _Run) -> Message | Stream:
         runner, what = self._runner, self._runner.definition
@@ -120,7 +129,7 @@ class _Instance:
                 message = f"node {what.type}: the process of {runner.plugin} ended, and with it what it kept"
                 raise PluginEnded(message, plugin=runner.plugin)
             self._generation = generation
-            keys, parts = packed(self._config, what.type)
+            keys, parts = packed(self._config, runner.edges, what.type)
             await runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
             if what.traits.stateful:
                 self._is_kept = True
@@ -146,14 +155,16 @@ class _Run:
         self._call = call
         self._report = report
         self._lending = runner.lent.during()
+        self._edges = runner.edges
         self._what = runner.definition.type
         self.head: dict[str, Any] = {}
         self.parts: list[bytes] = []
 
     async def __aenter__(self) -> _Run:
         lend = self._lending.__enter__()
-        streams = {key: lend(one, LOOSE) for key, one in self._inputs.items() if isinstance(one, AsyncIterator)}
-        keys, parts = packed({k: v for k, v in self._inputs.items() if k not in streams}, self._what)
+        streams = {key: lend(one, self._edges) for key, one in self._inputs.items() if isinstance(one, AsyncIterator)}
+        values = {key: value for key, value in self._inputs.items() if key not in streams}
+        keys, parts = packed(values, self._edges, self._what)
         number = 0
         if self._report is not None:
             number = next(_numbers)

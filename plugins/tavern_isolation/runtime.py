@@ -35,6 +35,7 @@ from tavern_isolation.carriers import Carrier, carry_plainly
 from tavern_isolation.child_process import ChildProcess
 from tavern_isolation.described import reference_of, stand_in
 from tavern_isolation.descriptors import Descriptors, Said
+from tavern_isolation.edges import HostEdges
 from tavern_isolation.frames import Message
 from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
 from tavern_isolation.known import Catalogue, references
@@ -62,6 +63,7 @@ class IsolatedRuntime(InProcessRuntime):
         self._catalogue = catalogue
         self._loop = asyncio.get_running_loop()
         self.lent = Lent()
+        self.edges = HostEdges(self.plugin, self._tell)
         self.requests = Requests(context, catalogue, self.lent)
         self._sandboxing = sandboxing
         self.child = Supervisor(context, self.requests, self._carry, self._begin, self._changed)
@@ -188,6 +190,9 @@ class IsolatedRuntime(InProcessRuntime):
         """Return the answer of the child to a call."""
         return await (await self.child.link()).call(name, json.dumps(head).encode(), *parts)
 
+    def _tell(self, what: str, numbers: list[int]) -> None:
+        self.requests.link.notify(what, json.dumps(numbers).encode())
+
     def _read(self, data: bytes, annotation: Any, what: str) -> Any:
         return received(data, annotation, f"{what} of {self.plugin}", self.plugin)
 
@@ -286,7 +291,7 @@ class IsolatedRuntime(InProcessRuntime):
     def open(self, handler: str | Model, *arguments: Any, **named: Any) -> Any:
         """Return a stand-in for a new object of the plugin's class, or for what runs a descriptor's handler."""
         if isinstance(handler, NodeDefinition):
-            return RemoteRunner(self.plugin, self.child, self.lent, self.requests.reports, handler)
+            return RemoteRunner(self.plugin, self.child, self.lent, self.edges, self.requests.reports, handler)
         if not isinstance(handler, str):
             raise NotFound(f"nothing opens the handler of a {type(handler).__name__} in a process of its own")
         descriptor, number = self._described.get(handler), next(self._numbers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import re
 import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -18,11 +19,12 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure
+from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.wire import WireError
 from tavern_host.runtime.boundary import signature_without_self
 from tavern_host.runtime.codec import decode, encode
-from tavern_host.storage.values import decode_loose, encode_loose
+from tavern_host.storage.values import MAX_VALUES
+from tavern_isolation.edges import BYTES, Edges
 from tavern_isolation.frames import Message
 from tavern_isolation.in_flight import Stream
 from tavern_isolation.link import Link
@@ -34,42 +36,28 @@ READ = "read"
 """The call that reads a stream among the arguments of another."""
 
 
-LOOSE: Any = object()
-"""In the place of an annotation: any value of an edge, as its kind says itself (`storage.values`)."""
-
-
-_BYTES = b"\0"
-"""What stands before a value of an edge that is bytes, which are sent as they are; JSON cannot begin so."""
+_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 
 def write(value: Any, annotation: Any) -> bytes:
     """Return a value as bytes. Raises `WireError`."""
     if annotation is bytes and type(value) is bytes:
         return value
-    if annotation is not LOOSE:
-        return encode(value, annotation)
-    if type(value) is bytes:
-        return _BYTES + value
-    data, kept = encode_loose(value)
-    if kept:
-        what = type(kept[0])
-        raise WireError(
-            f"{what.__module__}.{what.__qualname__} cannot leave the process of its plugin: return JSON, bytes, a Blob "
-            "or a model of the host's contracts"
-        )
-    return data
+    return annotation.write(value) if isinstance(annotation, Edges) else encode(value, annotation)
 
 
 def read(data: bytes, annotation: Any) -> Any:
-    """Return the value that `write` made these bytes of. Raises `WireError`."""
+    """Return the value that `write` made these bytes of. Raises `WireError`, and what says that a value is gone."""
     if annotation is bytes:
         return data
-    if annotation is not LOOSE:
+    if len(data) > MAX_VALUES and data[:1] != BYTES and _TEXTS.sub(b"", data).count(b",") > MAX_VALUES:
+        raise WireError(f"it has more than {MAX_VALUES:,} values")  # before they take twenty times the memory
+    if not isinstance(annotation, Edges):
         return decode(data, annotation)
-    if data.startswith(_BYTES):
-        return data[1:]
     try:
-        return decode_loose(data, [])
+        return annotation.read(data)
+    except TavernError:
+        raise
     except Exception as error:  # bytes that `write` did not make may lead to any
         raise WireError(f"these bytes are no value: {type(error).__name__}: {error}") from None
 

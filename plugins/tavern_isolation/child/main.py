@@ -103,6 +103,8 @@ class Child:
             self._context.settings.update(decode(parts[1], SettingsState), head["keys"])  # type: ignore[attr-defined]
         elif name == "state":
             self._seen.update(decode(parts[0], HostState))
+        elif name in ("held", "dropped"):
+            self._nodes.edges.take(name, json.loads(parts[0]))
         elif name == "end task":
             self._context.tasks.cancel(json.loads(parts[0])["task"])  # type: ignore[attr-defined]
 
@@ -130,7 +132,7 @@ class Child:
             {hook: Entry(each.module, each.collector, each.options) for hook, each in hello.entries.items()},
         )
         self._runtime = InProcessRuntime(source, self._context)
-        self._nodes = Nodes(self._runtime, self._link)
+        self._nodes = Nodes(self._runtime, self._link, hello.plugin)
         await run_in_thread(self._runtime.load, deadline=_FOREVER, what=f"importing {hello.plugin}")
         published, faults = self._publish(hello.publishes)
         hooks, problems = self._runtime.hookimpls([*hello.known_hooks, *hello.state.published, *self._known.own])

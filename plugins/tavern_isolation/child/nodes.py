@@ -10,18 +10,20 @@ from typing import Any
 from tavern_host.contracts.nodes import NodeCall, NodeDefinition, NodeInstance, NodeProgress, NodeRunner
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime
+from tavern_isolation.edges import ChildEdges, Edges
 from tavern_isolation.frames import Message
 from tavern_isolation.link import Link
-from tavern_isolation.node_values import packed
-from tavern_isolation.typed import LOOSE, Head, borrowed, read, write
+from tavern_isolation.node_values import packed, values_of
+from tavern_isolation.typed import Head, borrowed, write
 
 
 class Nodes:
     """Runs the plugin's nodes."""
 
-    def __init__(self, runtime: InProcessRuntime, link: Link) -> None:
+    def __init__(self, runtime: InProcessRuntime, link: Link, plugin: str) -> None:
         self._runtime = runtime
         self._link = link
+        self.edges = ChildEdges(plugin)
         self._runners: dict[int, NodeRunner] = {}
         self._types: dict[int, str] = {}
         self._instances: dict[int, NodeInstance] = {}
@@ -35,56 +37,55 @@ class Nodes:
             return ()
         runner, what = self._runners[head["runner"]], self._types[head["runner"]]
         if name == "node.open":
-            self._instances[head["object"]] = runner.open(_values(head["keys"], parts))
+            self._instances[head["object"]] = runner.open(self._values(head["keys"], parts, what))
             return ()
         if name == "node.close":
             await self._instances.pop(head["object"]).close()
             return ()
         if name in ("node.change", "node.act"):
-            inputs = _values(head["keys"], parts[: len(head["keys"])])
-            config = _values(head["config"], parts[len(head["keys"]) :])
+            inputs = self._values(head["keys"], parts[: len(head["keys"])], what)
+            config = self._values(head["config"], parts[len(head["keys"]) :], what)
             if name == "node.change":
                 return (json.dumps(await runner.change(inputs, config)).encode(),)
             return (json.dumps(await runner.act(head["action"], inputs, config)).encode(),)
         instance = self._instances[head["object"]]
         call = decode(parts[0], NodeCall | None)
-        inputs = _values(head["keys"], parts[1:])
-        inputs |= {key: borrowed(self._link, number, LOOSE) for key, number in head["streams"].items()}
+        inputs = self._values(head["keys"], parts[1:], what)
+        inputs |= {key: borrowed(self._link, number, self.edges) for key, number in head["streams"].items()}
         report = self._reporter(head["report"])
         if name == "node.run":
-            return _sent(await instance.run(inputs, call, report), what)
+            return _sent(await instance.run(inputs, call, report), self.edges, what)
         if name == "node.stream":
-            return _stream(instance.stream(inputs, call, report), what)
-        return _items(instance, inputs, call, report)
+            return _stream(instance.stream(inputs, call, report), self.edges, what)
+        return _items(instance, inputs, call, report, self.edges)
+
+    def _values(self, keys: list[str], parts: Message, what: str) -> dict[str, Any]:
+        return values_of(keys, parts, self.edges, what)
 
     def _reporter(self, number: int) -> Any:
         head = json.dumps({"report": number}).encode()
         return (lambda said: self._link.notify("progress", head, encode(said, NodeProgress))) if number else None
 
 
-def _values(keys: list[str], parts: Message) -> dict[str, Any]:
-    return {key: read(part, LOOSE) for key, part in zip(keys, parts, strict=True)}
-
-
-def _sent(outputs: dict[str, Any], what: str) -> Message:
-    keys, parts = packed(outputs, what)
+def _sent(outputs: dict[str, Any], edges: Edges, what: str) -> Message:
+    keys, parts = packed(outputs, edges, what)
     return (json.dumps({"keys": keys}).encode(), *parts)
 
 
-async def _stream(stream: AsyncIterator[dict[str, Any]], what: str) -> AsyncGenerator[Message, None]:
+async def _stream(stream: AsyncIterator[dict[str, Any]], edges: Edges, what: str) -> AsyncGenerator[Message, None]:
     try:
         async for outputs in stream:
-            yield _sent(outputs, what)
+            yield _sent(outputs, edges, what)
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
 
 
 async def _items(
-    instance: NodeInstance, inputs: dict[str, Any], call: NodeCall | None, report: Any
+    instance: NodeInstance, inputs: dict[str, Any], call: NodeCall | None, report: Any, edges: Edges
 ) -> AsyncGenerator[Message, None]:
     if instance.items is not None:
         stream = instance.items(inputs, call, report)
         async with aclosing(stream):  # type: ignore[type-var]
             async for item in stream:
-                yield (write(item, LOOSE),)
+                yield (write(item, edges),)

@@ -161,6 +161,7 @@ class Parrot:
 NODES = """
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 from tavern_host import *
 
 @node()
@@ -177,9 +178,31 @@ async def letters(text: str) -> AsyncIterator[str]:
 async def joined(signs: AsyncIterator[str]) -> str:
     return "-".join([sign async for sign in signs])
 
-@node()
-async def thing(text: str) -> dict:
-    return {"it": object()}
+class Tensor:
+    def __init__(self, sign):
+        self.signs = [sign]
+
+@node(cached=False)
+async def tensor(text: str) -> Any:
+    return [Tensor(text), {"and": Tensor("!")}]
+
+@node(cached=False)
+async def tensors(text: Any) -> AsyncIterator[Any]:
+    first, second = text
+    first.signs.append(second["and"].signs[0])
+    for number in range(3):
+        yield first
+
+@node(cached=False)
+async def summed(signs: AsyncIterator[Any]) -> str:
+    found = [one async for one in signs]
+    assert found[0] is found[2]
+    return "".join(found[0].signs)
+
+@node(cached=False)
+async def ending(text: Any) -> str:
+    import os
+    os._exit(3)
 """
 HOOKED = [
     "tavern_startup",
@@ -352,10 +375,12 @@ async def test_nodes_run_stream_and_report(host: Host) -> None:
     assert isinstance(said, Event) and said.payload["nodeId"] == "n0"
 
 
-async def test_a_value_without_a_codec_is_refused_with_its_slot_and_type(host: Host) -> None:
-    done = await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=graph("Thing")))
-    assert done.error is not None
-    assert "slot result: builtins.object cannot leave the process of its plugin" in done.error.message
+async def test_values_without_a_codec_stay_in_the_process_of_their_nodes(host: Host) -> None:
+    engine = host.services.get(EXECUTION_ENGINE)
+    done = await engine.run(RunRequest(workflow=graph("Tensor", "Tensors", "Summed")))
+    assert done.error is None and done.nodes["n2"].output == {"result": "abc!"}, done
+    done = await engine.run(RunRequest(workflow=graph("Tensor", "Ending")))
+    assert done.error is not None and done.error.code == "plugin_ended"
 
 
 # --- tasks, the log, the end -----------------------------------------------------------------------------
