@@ -11,7 +11,6 @@ import itertools
 import json
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from weakref import finalize
@@ -24,6 +23,7 @@ from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.installed import is_published
 from tavern_host.storage.values import decode_loose, encode_loose
 from tavern_isolation.described import reference_of, shared_type
+from tavern_isolation.notes import Notes
 
 BYTES, _KEPT = b"\0", b"\1"
 """What stands before bytes, which are sent as they are, and before what stands for values without a codec; JSON cannot
@@ -86,13 +86,11 @@ class Edges(ABC):
 
 
 class HostEdges(Edges):
-    """The host's end: has handles. `tell` says to the process which numbers are "held", and which are "dropped"."""
+    """The host's end: has handles."""
 
-    def __init__(self, plugin: str, tell: Callable[[str, list[int]], None]) -> None:
+    def __init__(self, plugin: str, notes: Notes) -> None:
         self._plugin = plugin
-        self._tell = tell
-        self._loop = asyncio.get_running_loop()
-        self._waiting: dict[str, list[int]] = {"held": [], "dropped": []}
+        self._notes = notes
 
     def keep(self, value: Any) -> tuple[str, int]:
         """Return what stands for a handle of the plugin."""
@@ -105,20 +103,9 @@ class HostEdges(Edges):
     def find(self, kind: str, number: int) -> Handle:
         """Return a new handle."""
         handle = Handle(plugin=self._plugin, type=str(kind)[:200], number=number)
-        self._note("held", number)
-        finalize(handle, self._note, "dropped", number).atexit = False
+        self._notes.say("held", number)
+        finalize(handle, self._notes.say, "dropped", number).atexit = False
         return handle
-
-    def _note(self, what: str, number: int) -> None:
-        """Say something of a number soon; on any thread, since anything may drop a handle."""
-        waiting = self._waiting[what]
-        waiting.append(number)
-        if len(waiting) == 1 and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._say, what)
-
-    def _say(self, what: str) -> None:
-        numbers, self._waiting[what] = self._waiting[what], []
-        self._tell(what, numbers)
 
 
 class ChildEdges(Edges):

@@ -27,6 +27,9 @@ class Catalogue(Protocol):
     def spec(self, hook: str) -> Callable[..., Any]:
         """Return the function that specifies a hook."""
 
+    def item_types(self, hook: str) -> tuple[tuple[type, ...], str]:
+        """Return the classes of descriptors that a hook collects, also in words."""
+
 
 class Known:
     """Looks up what a name stands for when it is asked for. `services` and `hooks` say where it can be imported;

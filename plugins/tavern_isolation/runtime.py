@@ -19,7 +19,7 @@ from typing import Any, get_origin
 from pydantic import BaseModel, JsonValue
 
 from tavern_host.context import PluginContext
-from tavern_host.contracts.contributions import handler_of, kind_of
+from tavern_host.contracts.contributions import ContributionKind, handler_of, kind_of
 from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import HookImplInfo, PluginProcess, Problem
@@ -41,17 +41,22 @@ from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loade
 from tavern_isolation.known import Catalogue, references
 from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
+from tavern_isolation.notes import Notes
+from tavern_isolation.objects import Place, StandIn
 from tavern_isolation.requests import Requests
 from tavern_isolation.sandboxing import Sandboxing
 from tavern_isolation.supervisor import Supervisor
-from tavern_isolation.typed import Lent, Typed, received, remote_method, typed, typed_hook
+from tavern_isolation.typed import Lent, Typed, received, typed, typed_hook
 from tavern_scripts.api.sandbox import memory_of
 
 _ON_THREAD = "collect"
+_NO_KIND = ContributionKind()
 
 
 class IsolatedRuntime(InProcessRuntime):
     """Loads one plugin in a process of its own; see `in_process.InProcessRuntime`."""
+
+    is_here = False
 
     def __init__(
         self, source: PluginSource, context: PluginContext, catalogue: Catalogue, sandboxing: Sandboxing | None = None
@@ -63,7 +68,8 @@ class IsolatedRuntime(InProcessRuntime):
         self._catalogue = catalogue
         self._loop = asyncio.get_running_loop()
         self.lent = Lent()
-        self.edges = HostEdges(self.plugin, self._tell)
+        self._notes = Notes(self._tell)
+        self.edges = HostEdges(self.plugin, self._notes)
         self.requests = Requests(context, catalogue, self.lent)
         self._sandboxing = sandboxing
         self.child = Supervisor(context, self.requests, self._carry, self._begin, self._changed)
@@ -191,7 +197,10 @@ class IsolatedRuntime(InProcessRuntime):
         return await (await self.child.link()).call(name, json.dumps(head).encode(), *parts)
 
     def _tell(self, what: str, numbers: list[int]) -> None:
-        self.requests.link.notify(what, json.dumps(numbers).encode())
+        """Say what became of numbers of the child; one whose values and texts are not done with is not idle."""
+        self.child.kept += len(numbers) * {"held": 1, "dropped": -1, "released": -1}.get(what, 0)
+        if not self.child.is_lost:
+            self.requests.link.notify(what, json.dumps(numbers).encode())
 
     def _read(self, data: bytes, annotation: Any, what: str) -> Any:
         return received(data, annotation, f"{what} of {self.plugin}", self.plugin)
@@ -203,7 +212,16 @@ class IsolatedRuntime(InProcessRuntime):
     def hookimpls(self, hooks: Collection[str]) -> tuple[list[HookImplInfo], list[Problem]]:
         """Return the hook implementations of the package, and what can never be called."""
         assert self._loaded is not None
-        return self._loaded.hooks, self._loaded.problems
+        return self._loaded.hooks, [*self._loaded.problems, *filter(None, map(self._code_problem, self._loaded.hooks))]
+
+    def _code_problem(self, info: HookImplInfo) -> Problem | None:
+        """Return that a hook takes code which the host calls as it is: of a kind that says nothing of its methods."""
+        for item in self._catalogue.item_types(info.hook)[0] if info.hook in self._catalogue.hooks else ():
+            if "handler" in getattr(item, "model_fields", ()) and item is not ServiceInfo and kind_of(item) == _NO_KIND:
+                message = f"{info.function}: the host calls the code of a {item.__name__} in its own process"
+                hint = f"run {self.plugin} in the host's process"
+                return Problem(message=message, hint=hint, file=info.file, line=info.line)
+        return None
 
     def published(self, name: str) -> Any:
         """Return a stand-in of what `module:name`, counted from the plugin's package, names. Raises `NotFound`,
@@ -310,10 +328,10 @@ class IsolatedRuntime(InProcessRuntime):
             "types": types,
             "original": "original" in named,
         }
-        opened = _StandIn(self, protocol, head, parts, self._fact(handler).methods)
-        if (
-            asyncio._get_running_loop() is not self._loop and not self.child.is_lost
-        ):  # a provider, whose thread waits for it
+        place = Place(self.plugin, self.child, self.lent, self._notes, self._loop)
+        opened = StandIn(place, protocol, head, parts, self._fact(handler).methods)
+        is_on_thread = asyncio._get_running_loop() is not self._loop  # of a provider, which waits for it
+        if is_on_thread and not self.child.is_lost:
             asyncio.run_coroutine_threadsafe(opened.open(), self._loop).result()
         return opened
 
@@ -378,51 +396,6 @@ class IsolatedRuntime(InProcessRuntime):
     def unload(self) -> None:
         """End the child, if it still runs."""
         self.child.kill()
-
-
-class _StandIn:
-    """An object of the host with the methods of one in the child: those of a protocol that its class has. It is opened
-    before its first call, and again in a child that took the place of another."""
-
-    def __init__(
-        self,
-        runtime: IsolatedRuntime,
-        protocol: type,
-        head: dict[str, Any],
-        parts: list[bytes],
-        methods: Collection[str],
-    ) -> None:
-        self._runtime = runtime
-        self._opening = head, parts
-        self._generation = 0
-        self._open = asyncio.Lock()
-        known = head["service"] or reference_of(protocol)
-        self._head = {"object": head["object"], "protocol": known, "what": head["handler"]}
-        for name, function in inspect.getmembers(protocol, inspect.isfunction):
-            if not name.startswith("_") and name in methods:
-                setattr(self, name, self._method(name, function))
-        if "close" in methods and not hasattr(protocol, "close"):
-            self.close = self._close
-
-    async def open(self) -> Link:
-        """Return the link to a child in which the object is. Raises what its class raises."""
-        child = self._runtime.child
-        link = await child.link()
-        async with self._open:
-            if self._generation != child.generation:
-                head, parts = self._opening
-                await link.call("open", json.dumps(head).encode(), *parts)
-                self._generation = child.generation
-        return link
-
-    def _method(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        runtime, head = self._runtime, {**self._head, "name": name}
-        crossing = typed(function, f"{head['what']}.{name} of {runtime.plugin}", runtime.plugin)
-        return remote_method(crossing, function, runtime.lent, self.open, "method", head)
-
-    async def _close(self) -> None:
-        if self._runtime.child.has(self._generation):
-            await self._runtime.ask("close", self._head)
 
 
 def _whole(answer: Any) -> Message:

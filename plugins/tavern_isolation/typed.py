@@ -6,7 +6,6 @@ read back from the caller, who keeps it under a number until it is read or the c
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import re
@@ -222,6 +221,11 @@ async def borrowed(link: Link, number: int, item: Any) -> AsyncGenerator[Any, No
             yield read(data, item)
 
 
+def is_stream(annotation: Any) -> bool:
+    """Return whether an annotation is of a stream."""
+    return typing.get_origin(annotation) is AsyncIterator
+
+
 def item_of(annotation: Any) -> Any:
     """Return the type of the items of the stream that an annotation is, or may be; None where it is none."""
     members = (annotation, *typing.get_args(annotation))
@@ -253,7 +257,7 @@ def remote_method(
             async for item in found:
                 yield item
 
-    method: Any = call if inspect.iscoroutinefunction(function) else stream
+    method: Any = stream if is_stream(crossing.hints["return"]) else call
     method.__name__, method.__signature__ = function.__name__, signature
     return method  # type: ignore[no-any-return]
 

@@ -130,10 +130,8 @@ class Settings(Protocol):
         """Return the value of each layer that has one, lowest first."""
 
     def left_out(self, key: str) -> list[str]:
-        """Return the layers that may have a value which cannot be used: one that is not right, or a damaged file.
-
-        For settings that forbid something, so that nothing is allowed because they cannot be read.
-        """
+        """Return the layers that may have a value which cannot be used: one that is not right, or a damaged file. For
+        settings that forbid something, so that nothing is allowed because they cannot be read."""
 
     @property
     def revision(self) -> int:
@@ -311,6 +309,10 @@ class HookResult(Protocol, Generic[T_co]):
     def value(self) -> T_co:
         """The answer."""
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the plugin's code runs in this process; if not, what is not async waits: call it on a thread."""
+
     def open(self, handler: str | Model, *arguments: Any) -> Any:
         """Return an object of the class `handler`, made by its plugin as `Class(*arguments)`; a last
         parameter named `context` gets the plugin's own context. A descriptor in the place of a name gives what runs
@@ -350,10 +352,8 @@ class Hooks(Protocol):
         """Call implementations until one answers something other than None."""
 
     async def filter(self, hook: str, value: T, **arguments: Any) -> T:
-        """Pass `value` (the hook's first argument) through every implementation.
-
-        Raises `Vetoed` on a `Veto`; for a hook with the policy `veto` also on an error.
-        """
+        """Pass `value` (the hook's first argument) through every implementation. Raises `Vetoed` on a `Veto`; for a
+        hook with the policy `veto` also on an error."""
 
     def implemented(self, hook: str) -> bool:
         """Return whether the hook has an implementation."""

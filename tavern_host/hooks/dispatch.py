@@ -83,6 +83,11 @@ class LoadedHookResult:
         """The digest of the plugin's settings as they are now."""
         return self._context.settings.digest
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the plugin's code runs in this process."""
+        return self._runtime.is_here
+
     def open(self, handler: str | Model, *arguments: Any) -> Any:
         """Return a new object of the plugin's class `handler`, or what runs the handler of a descriptor."""
         self._in_flight.check()

@@ -35,6 +35,9 @@ class InProcessRuntime:
     """Loads one plugin in the host's process, and reaches what it registered, by name: all that the host needs of any
     place where a plugin may run."""
 
+    is_here = True
+    """Whether the plugin's code runs in this process."""
+
     def __init__(self, source: PluginSource, context: PluginContext) -> None:
         self._source = source
         self._context = context

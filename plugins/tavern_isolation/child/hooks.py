@@ -24,6 +24,8 @@ T = TypeVar("T")
 class ChildAnswer:
     """One plugin's answer to a hook; see `context.HookResult`. `settings` is the digest as it was then."""
 
+    is_here = False
+
     def __init__(self, way: Way, plugin: str, code: str, settings: str, value: Any) -> None:
         self.plugin = plugin
         self.code = code

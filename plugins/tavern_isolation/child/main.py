@@ -39,7 +39,7 @@ from tavern_isolation.frames import Message
 from tavern_isolation.hello import Facts, HandlerFacts, Hello, HostState, Loaded, SettingsState
 from tavern_isolation.known import Known
 from tavern_isolation.link import GRACE, Link
-from tavern_isolation.typed import READ, Head, Lent, Typed, typed, typed_hook
+from tavern_isolation.typed import READ, Head, Lent, Typed, is_stream, typed, typed_hook
 
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 _FOREVER = 10 * 365 * 86_400.0
@@ -103,6 +103,9 @@ class Child:
             self._context.settings.update(decode(parts[1], SettingsState), head["keys"])  # type: ignore[attr-defined]
         elif name == "state":
             self._seen.update(decode(parts[0], HostState))
+        elif name == "forgotten":
+            for number in json.loads(parts[0]):
+                self._objects.pop(number, None)
         elif name in ("held", "dropped"):
             self._nodes.edges.take(name, json.loads(parts[0]))
         elif name == "end task":
@@ -229,13 +232,16 @@ class Child:
         return ()
 
     async def _method(self, head: Head, parts: Message) -> Any:
-        function = getattr(self._objects[head["object"]], head["name"])
+        function, name = getattr(self._objects[head["object"]], head["name"]), head["name"]
         protocol = head["protocol"]
-        declared = resolve_name(protocol) if ":" in protocol else self._known.interface(protocol)
-        crossing = typed(getattr(declared, head["name"]), f"{head['what']}.{head['name']}", self._hello.plugin)
-        value = function(**crossing.arguments(head, parts, self._link))
-        if isinstance(value, Coroutine):
-            value = await contained(value, head["name"])
+        declared = getattr(resolve_name(protocol) if ":" in protocol else self._known.interface(protocol), name)
+        crossing = typed(declared, f"{head['what']}.{name}", self._hello.plugin)
+        arguments = crossing.arguments(head, parts, self._link)
+        if inspect.iscoroutinefunction(declared) or is_stream(crossing.hints["return"]):
+            value = function(**arguments)
+            value = await contained(value, name) if isinstance(value, Coroutine) else value
+        else:
+            value = await run_in_thread(lambda: function(**arguments), deadline=_FOREVER, what=name)
         return crossing.answer(value)
 
     async def _call(self, head: Head, parts: Message) -> Any:

@@ -35,9 +35,11 @@ from tavern_tools.protocols.text_buffer import Openings, Places, TextBuffer
 
 
 class Pipeline:
-    """Reads one text; see the module. Never raises, whatever the text and the parsers."""
+    """Reads one text; see the module. Never raises, whatever the text and the parsers. One that `waits` for a parser in
+    another process is used on a thread."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
+        self.waits = any(stage.waits for stage in stages)
         owners = [stage for stage in stages if stage.openings]
         blocks = count()
         self._owners = _Owners(owners, blocks)

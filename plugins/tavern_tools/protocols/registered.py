@@ -17,6 +17,7 @@ from tavern_host.context import HookResult, PluginContext
 from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import InvalidInput, TavernError, describe
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.runtime.threads import run_in_thread
 from tavern_tools.api.protocols import ActionParser, ActionProtocolInfo, ParseEvent, ParserOptions
 from tavern_tools.api.toolcalls import ParsedText, ToolCallRequest, take_call
 from tavern_tools.catalog.contributions import mend_hint
@@ -29,6 +30,9 @@ DEFAULT = "tam"
 
 MOST_ON_LOOP = 4_000
 """How many characters are read at once on the event loop: the worst text takes about 2.5 µs for each."""
+
+PATIENCE = 60.0
+"""Seconds for which a text may wait for parsers in other processes."""
 
 T = TypeVar("T")
 
@@ -76,7 +80,7 @@ class Protocols:
         Raises `InvalidInput` for an unknown name, and for one that is not for text.
         """
         pipeline = await self._pipeline(names, options)
-        return await self._read(len(text), partial(_read_whole, pipeline, text))
+        return await self._read(pipeline, len(text), partial(_read_whole, pipeline, text))
 
     async def parse_stream(
         self, chunks: AsyncIterator[str], names: list[str] | None, options: ParserOptions
@@ -84,9 +88,9 @@ class Protocols:
         """Yield what is found in a text while it comes; see `parse`."""
         pipeline = await self._pipeline(names, options)
         async for chunk in chunks:
-            for event in await self._read(len(chunk) + pipeline.held, partial(pipeline.feed, chunk)):
+            for event in await self._read(pipeline, len(chunk) + pipeline.held, partial(pipeline.feed, chunk)):
                 yield event
-        for event in await self._read(pipeline.held, pipeline.finish):
+        for event in await self._read(pipeline, pipeline.held, pipeline.finish):
             yield event
 
     async def parse_native(self, tool_calls: list[JsonValue], aliases: dict[str, str]) -> ParsedText:
@@ -98,9 +102,9 @@ class Protocols:
             if protocol.info.source != "native":
                 continue
             stage = self._stage(protocol, options)
-            pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed, is_text=False)])
+            pipeline = Pipeline([Stage(stage.name, (), stage.open, stage.failed, is_text=False, waits=stage.waits)])
             text = json.dumps(tool_calls)
-            found = await self._read(len(text), partial(_read_whole, pipeline, text))
+            found = await self._read(pipeline, len(text), partial(_read_whole, pipeline, text))
             parsed = ParsedText(text="", calls=found.calls, warnings=[*parsed.warnings, *found.warnings])
             if found.calls:
                 break
@@ -117,10 +121,13 @@ class Protocols:
         protocols = [self._known(name, known) for name in dict.fromkeys(names)]
         return "\n\n".join(text for text in (p.info.instructions.strip() for p in protocols) if text)
 
-    async def _read(self, chars: int, read: Callable[[], T]) -> T:
-        """Return the result of `read`, which reads so many characters, in a thread where they may hold the loop for
-        long; report the parsers that failed."""
-        found = await to_thread_if_large(chars > MOST_ON_LOOP, read)
+    async def _read(self, pipeline: Pipeline, chars: int, read: Callable[[], T]) -> T:
+        """Return what `read` makes of this many characters, in a thread where it waits or may hold the loop for long;
+        report the parsers that failed."""
+        if pipeline.waits:  # as long as others like: on a thread of its own
+            found = await run_in_thread(read, what="reading a text", deadline=PATIENCE)
+        else:
+            found = await to_thread_if_large(chars > MOST_ON_LOOP, read)
         failures, self._to_report = self._to_report, []
         for owner, message in failures:
             self._context.hooks.report(owner, message, hint=mend_hint(owner))
@@ -146,6 +153,7 @@ class Protocols:
             options=options,
             endings=protocol.info.endings,
             advice=protocol.info.advice,
+            waits=not protocol.contribution.is_here,
         )
 
     def _known(self, name: str, known: dict[str, Protocol]) -> Protocol:

@@ -15,7 +15,8 @@ PARSER_FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 @dataclass(frozen=True)
 class Stage:
     """A protocol that text goes through: `open` gives a new parser, `failed` says in a line why one raised. `options`
-    say what is known of the tools. What is no text is the JSON of native calls."""
+    say what is known of the tools. What is no text is the JSON of native calls. The parser of one that `waits` is in
+    another process."""
 
     name: str
     openings: Sequence[str]
@@ -25,6 +26,7 @@ class Stage:
     endings: Sequence[str] = ()
     advice: str = ""
     is_text: bool = True
+    waits: bool = False
 
 
 def checked_events(events: object) -> list[ParseEvent]:

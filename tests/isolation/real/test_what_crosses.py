@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers.plugin_files import write_whole
 
-from tavern_host import EXECUTION_ENGINE, WORKFLOW_MANAGER, Host
+from tavern_host import EXECUTION_ENGINE, TOOL_MANAGER, WORKFLOW_MANAGER, Host
 from tavern_host.contracts.errors import Vetoed
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.plugins import PluginState
@@ -26,6 +26,35 @@ async def tavern_before_execute(request, call, context):
     names = {"call": call, "context": context}
     exec(request.metadata["do"], globals(), names)
     return request.model_copy(update={"metadata": {"result": await names["do"]()}})
+"""
+
+PARSER = """
+import os
+from tavern_host import *
+from tavern_tools.api.protocols import ActionProtocolInfo, ParseEvent, ParserOptions
+from tavern_tools.api.toolcalls import ToolCallRequest
+
+class Bang:
+    def __init__(self, options: ParserOptions):
+        self.text, self.known = "", options.parameters
+
+    def feed(self, text):
+        self.text += text
+        if "die" in text:
+            os._exit(3)
+        return []
+
+    def finish(self):
+        head, _, tool = self.text.partition("!")
+        text = ParseEvent(kind="text", text=head, offset=0)
+        if tool == "raise":
+            raise ValueError("boom")
+        call = ToolCallRequest(tool_id=tool.strip(), arguments={}, index=1, block=1, request_id="b")
+        return [text, ParseEvent(kind="call", call=call)] if tool else [text]
+
+@hookimpl
+def tavern_register_action_protocols():
+    return [ActionProtocolInfo(name="bang", handler=f"{__name__}:Bang")]
 """
 
 
@@ -80,3 +109,47 @@ async def test_a_blob_has_a_file_for_as_long_as_it_is_used(host: Host) -> None:
     assert said == [["/", "proc", "self"], True, "muchmuchm"]
     with pytest.raises(Vetoed, match="cannot wait for the host's answer.*; await context.blobs.hold"):
         await done(host, "context.blobs.has(await context.blobs.put(b'x'))")
+
+
+async def test_a_parser_is_fed_in_pieces_and_forgotten(tmp_path: Path) -> None:
+    hooked = ["tavern_register_action_protocols"]
+    write_whole(tmp_path / "project" / "plugins" / "acme", "acme", PARSER, hooked)
+    async with Host(tmp_path / "project", trust=["acme"], placement="process") as host:
+        tools = host.services.get(TOOL_MANAGER)
+        parsed = await tools.parse_text("say !tool", protocols=["bang"])
+        assert (parsed.text, [call.tool_id for call in parsed.calls]) == ("say ", ["tool"])
+
+        async def pieces(text: str) -> AsyncIterator[str]:
+            for sign in text:
+                yield sign
+
+        found = [event async for event in tools.parse_stream(pieces("ab!c"), protocols=["bang"])]
+        assert [event.call.tool_id for event in found if event.call is not None] == ["c"]
+        for text, told in (("!raise", "ValueError: boom"), ("die", "the process of acme has ended")):
+            parsed = await tools.parse_text(text, protocols=["bang"])
+            assert any(told in warning for warning in parsed.warnings), parsed
+            assert parsed.text == text, "the text is there all the same"
+        assert (await tools.parse_text("!again", protocols=["bang"])).calls[0].tool_id == "again"
+
+
+async def test_code_that_the_host_calls_itself_is_refused_with_its_place(tmp_path: Path) -> None:
+    code = """
+    from tavern_host import *
+    from tavern_scripts.api.scripts import ScriptBackendInfo
+
+    class Sandbox: ...
+
+    @hookimpl
+    def tavern_register_script_backends():
+        return [ScriptBackendInfo(name="mine", handler=Sandbox)]
+    """
+    root = write_whole(tmp_path / "project" / "plugins" / "acme", "acme", code, ["tavern_register_script_backends"])
+    async with Host(tmp_path / "project", trust=["acme"], placement="process") as host:
+        (problem,) = host.plugin("acme").problems
+    assert host.plugin("acme").state is PluginState.FAILED
+    assert problem.message.endswith("the host calls the code of a ScriptBackendInfo in its own process")
+    assert (problem.hint, problem.file, problem.line) == (
+        "run acme in the host's process",
+        str(root / "__init__.py"),
+        7,
+    )
