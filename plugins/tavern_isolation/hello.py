@@ -47,9 +47,9 @@ class HostState(Model):
 class Hello(Model):
     """Which plugin the child carries, and what its context says. `reviewed` are the hashes of files in hexadecimal.
 
-    `publishes` names what the plugin publishes itself, as `module:name` in its package; `first_party` are the packages of
-    the host's own plugins. `known_services` and `known_hooks` say by name where the interface or the specification is, as
-    `module:name`.
+    `publishes` names what the plugin publishes itself, as `module:name` in its package; `first_party` are the packages
+    of the host's own plugins. `known_services` and `known_hooks` say by name where the interface or the specification
+    is, as `module:name`.
     """
 
     plugin: str

@@ -16,7 +16,7 @@ class Notes:
         self._waiting: dict[str, list[int]] = {}
 
     def say(self, what: str, number: int) -> None:
-        """Say that a value is `held` or `dropped`, that an object is `forgotten`, or `released` and has no more to do."""
+        """Say that a value is `held` or `dropped`, an object `forgotten`, or `released`: it has no more to do."""
         waiting = self._waiting.setdefault(what, [])
         waiting.append(number)
         if len(waiting) == 1 and not self._loop.is_closed():

@@ -36,8 +36,8 @@ class StandIn:
     """An object of the host with the methods of one in the child: those of a protocol that its class has. It is opened
     before its first call, and again in a child that took the place of another, and forgotten there with this.
 
-    A method that is not async is called on a thread, which waits. Nobody knows what an object that has one had taken, so
-    that it is not opened again.
+    A method that is not async is called on a thread, which waits. An object that has one is not opened again: what it
+    had taken is gone.
     """
 
     def __init__(

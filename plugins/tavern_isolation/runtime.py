@@ -20,7 +20,7 @@ from pydantic import BaseModel, JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import ContributionKind, handler_of, kind_of
-from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure
+from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import HookImplInfo, PluginProcess, Problem
 from tavern_host.contracts.services import ServiceInfo
@@ -43,6 +43,7 @@ from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.notes import Notes
 from tavern_isolation.objects import Place, StandIn
+from tavern_isolation.places import raised_there
 from tavern_isolation.requests import Requests
 from tavern_isolation.sandboxing import Sandboxing
 from tavern_isolation.supervisor import Supervisor
@@ -156,11 +157,11 @@ class IsolatedRuntime(InProcessRuntime):
 
     async def _said(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
         hello, link = encode(self._hello(process.carrier.proxies), Hello), process.link
-        (data,) = _whole(await link.call("load", b"{}", hello))
+        (data,) = await _asked(link, "load", b"{}", hello)
         loaded: Loaded = self._read(data, Loaded, "what was loaded")
         found: dict[str, list[Any]] = {}
         for hook in self._source.entries:
-            self._kept[hook] = Said.of(*_whole(await link.call("collect", json.dumps({"hook": hook}).encode())))
+            self._kept[hook] = Said.of(*await _asked(link, "collect", json.dumps({"hook": hook}).encode()))
             found[hook] = self._answered(hook, self._kept[hook])
         return loaded, found
 
@@ -297,7 +298,7 @@ class IsolatedRuntime(InProcessRuntime):
         policy = self._catalogue.hooks[info.hook].policy
         head = {"hook": info.hook, "function": info.function, "thread": policy == _ON_THREAD}
         with self.lent.during() as lend:
-            value, facts = _whole(await link.call("hook", *crossing.message(head, arguments, lend)))
+            value, facts = await _asked(link, "hook", *crossing.message(head, arguments, lend))
         result = self._read(value, crossing.hints["return"], info.hook)
         self._note(result, facts)
         if descriptors.is_kept(self._catalogue.hooks[info.hook]):
@@ -398,7 +399,13 @@ class IsolatedRuntime(InProcessRuntime):
         self.child.kill()
 
 
-def _whole(answer: Any) -> Message:
+async def _asked(link: Link, name: str, *parts: bytes) -> Message:
+    """Return the answer of the child. Raises what the plugin raised, with its place."""
+    try:
+        answer = await link.call(name, *parts)
+    except TavernError as error:
+        found = raised_there(error)
+        raise found from found.__cause__
     if not isinstance(answer, tuple):
         raise PluginFailure("a stream came where an answer was expected")
     return answer

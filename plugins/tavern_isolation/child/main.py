@@ -39,9 +39,12 @@ from tavern_isolation.frames import Message
 from tavern_isolation.hello import Facts, HandlerFacts, Hello, HostState, Loaded, SettingsState
 from tavern_isolation.known import Known
 from tavern_isolation.link import GRACE, Link
+from tavern_isolation.places import with_place
 from tavern_isolation.typed import READ, Head, Lent, Typed, is_stream, typed, typed_hook
 
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+_PLACED = ("load", "collect", "hook")
+"""The calls whose errors say where in the plugin's code they were raised."""
 _FOREVER = 10 * 365 * 86_400.0
 
 
@@ -95,7 +98,9 @@ class Child:
         except Exception as error:
             if not isinstance(error, TavernError):  # whose place in the code the host cannot see
                 self._context.log.exception("%s failed", head.get("handler", name))
-            raise
+            if name not in _PLACED:
+                raise
+            raise with_place(error, self._hello.plugin, self._hello.root) from error
 
     def _notice(self, name: str, parts: Message) -> None:
         if name == "settings":
