@@ -75,18 +75,19 @@ def _resolved(reference: str) -> Any:
     return resolve_name(reference)
 
 
-def references(catalogue: Catalogue) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+def references(catalogue: Catalogue, plugin: str) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return by name where the interfaces of services and the specifications of hooks can be imported, and the
-    descriptions of those that only their plugin can import."""
+    descriptions of those that only their plugin can import, but for this one's own."""
     services: dict[str, str] = {}
     hooks: dict[str, str] = {}
     published: dict[str, str] = {}
+    own = {name for name, info in catalogue.hooks.items() if info.caller == f"plugin:{plugin}"}
     specs = {name: catalogue.spec(name) for name in catalogue.hooks}
     for places, all_of_them in ((services, catalogue.interfaces), (hooks, specs)):
         for name, one in all_of_them.items():
             if is_importable(one.__module__):
                 places[name] = reference_of(one)
-            else:
+            elif name not in own and not name.startswith(f"{plugin}."):
                 with suppress(InvalidInput):  # it cannot be described, so that it is not there
                     published[name] = description_of(one)
     return services, hooks, published

@@ -234,11 +234,11 @@ class Requests:
     def state(self) -> HostState:
         """Return what the child is to know of the host now."""
         context, catalogue = self._context, self._catalogue
-        services, hooks, published = references(catalogue)
+        _, _, published = references(catalogue, context.plugin)
         return HostState(
             revision=context.hooks.revision,
-            services=[name for name in (*services, *published) if context.services.has(name)],
-            implemented=[name for name in (*hooks, *published) if context.hooks.implemented(name)],
+            services=[name for name in catalogue.interfaces if context.services.has(name)],
+            implemented=[name for name in catalogue.hooks if context.hooks.implemented(name)],
             published=published,
             is_stopping=context.is_stopping(),
             is_draining=context.is_draining(),

@@ -95,7 +95,7 @@ class IsolatedRuntime(InProcessRuntime):
         self._context._when_unloaded("process", "child", self.child.stop)
         if self._sandboxing is not None:
             await self._sandboxing.prepare()
-        key = await asyncio.to_thread(self._key)
+        key = await asyncio.to_thread(self._key, self.requests.state().published)
         kept = await asyncio.to_thread(descriptors.read, self._file, key)
         if kept is None or not self._know(kept):
             await self.child.start()
@@ -103,16 +103,17 @@ class IsolatedRuntime(InProcessRuntime):
             await asyncio.to_thread(descriptors.write, self._file, kept)
         self.requests.follow_settings()
 
-    def _key(self) -> str:
+    def _key(self, published: dict[str, str]) -> str:
         environment = self._sandboxing.environment if self._sandboxing is not None else None
         also = self._context.settings.digest, environment.hash if environment is not None else ""
-        return descriptors.key_of(self._source, self._catalogue.hooks, *also)
+        return descriptors.key_of(self._source, self._catalogue.hooks, *also, json.dumps(published, sort_keys=True))
 
     async def _registered(self, key: str) -> Descriptors:
         """Ask the child for what its hook implementations register."""
         assert self._loaded is not None
         for info in self._loaded.hooks:
-            if descriptors.is_kept(self._catalogue.hooks[info.hook]):
+            hook = self._catalogue.hooks.get(info.hook)  # there is none that it publishes itself, yet
+            if hook is not None and descriptors.is_kept(hook):
                 with contextlib.suppress(Exception):  # it is said when the host calls the hook
                     await self._call_hook(await self.child.link(), info, {})
         collected = {hook: self._kept[hook] for hook in self._source.entries}
@@ -167,7 +168,7 @@ class IsolatedRuntime(InProcessRuntime):
 
     def _hello(self, proxies: dict[str, str]) -> Hello:
         source, context = self._source, self._context
-        services, hooks, _ = references(self._catalogue)
+        services, hooks, _ = references(self._catalogue, self.plugin)
         return Hello(
             plugin=source.name,
             module=source.module,
