@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Callable
@@ -16,8 +17,7 @@ from tavern_host.contracts.errors import Vetoed
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.plugins import PluginState
 from tavern_host.contracts.workflows import Workflow
-from tavern_host.runtime.in_process import InProcessRuntime
-from tavern_isolation.placement import Isolated
+from tavern_host.projects import Folders
 
 CONTRACTS = """
 from __future__ import annotations
@@ -158,22 +158,19 @@ Make = Callable[..., Host]
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Return what makes a host with both plugins, those `here` in its own process."""
+def make(tmp_path: Path) -> Make:
+    """Return what makes a host with both plugins, those `here` in its own process, the others in plain ones."""
 
-    def made(*here: str, lib: str = LIB, contracts: str = CONTRACTS, loud: str = LOUD) -> Host:
-        isolated = Isolated.runtime
-
-        def runtime(self: Isolated, source: Any, context: Any) -> InProcessRuntime:
-            return InProcessRuntime(source, context) if source.name in here else isolated(self, source, context)
-
-        monkeypatch.setattr(Isolated, "runtime", runtime)
-        plugins = tmp_path / "project" / "plugins"
-        files = {"__init__.py": lib, "contracts.py": contracts}
-        write_whole(plugins / "lib", "lib", files, ["tavern_register_services"], publishes=PUBLISHES, permissions=OWN)
-        code = loud.replace("arguments, context", "arguments, context")
-        write_whole(plugins / "loud", "loud", code, permissions=USES, requires={"plugins": {"lib": ">=1"}})
-        return Host(tmp_path / "project", trust=["lib", "loud"], placement="process")
+    def made(*here: str) -> Host:
+        plugins, operator = tmp_path / "project" / "plugins", tmp_path / "operator"
+        files = {"__init__.py": LIB, "contracts.py": CONTRACTS}
+        hooked = ["tavern_register_services"]
+        write_whole(plugins / "lib", "lib", files, hooked, publishes=PUBLISHES, permissions=OWN)
+        write_whole(plugins / "loud", "loud", LOUD, permissions=USES, requires={"plugins": {"lib": ">=1"}})
+        placement = {name: "process-without-sandbox" for name in ("lib", "loud") if name not in here}
+        write(operator / "host.yaml", json.dumps({"placement": placement}))
+        folders = Folders(operator, tmp_path / "state", tmp_path / "data")
+        return Host(tmp_path / "project", create=True, trust=["lib", "loud"], folders=folders)
 
     return made
 
