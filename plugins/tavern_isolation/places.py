@@ -5,12 +5,14 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from tavern_host.contracts.errors import PluginFailure, TavernError, describe
 from tavern_host.contracts.wire import Model
 
 _PLACE = "place"
+_MOST = 2_000
+"""Characters of a line of code."""
 
 
 class _Place(Model):
@@ -19,8 +21,8 @@ class _Place(Model):
     file: str
     line: int
     column: int | None = None
-    text: str | None = None
-    said: str | None = None
+    text: str | None = Field(default=None, max_length=_MOST)
+    said: str | None = Field(default=None, max_length=_MOST)
 
 
 def with_place(error: Exception, plugin: str, root: str | None) -> TavernError:
@@ -32,7 +34,9 @@ def with_place(error: Exception, plugin: str, root: str | None) -> TavernError:
         places = [_Place(file=frame.f_code.co_filename, line=at) for frame, at in traceback.walk_tb(one.__traceback__)]
         if isinstance(one, SyntaxError):
             at = one.lineno or 0
-            places.append(_Place(file=one.filename or "", line=at, column=one.offset, text=one.text, said=one.msg))
+            places.append(
+                _Place(file=one.filename or "", line=at, column=one.offset, text=(one.text or "")[:_MOST], said=one.msg)
+            )
         for place in reversed(places):
             if Path(place.file).is_relative_to(root):
                 sent.info.details[_PLACE] = place.model_dump(mode="json")
@@ -48,7 +52,7 @@ def raised_there(error: TavernError) -> Exception:
     except ValidationError:
         return error
     there = SyntaxError(place.said or "", (place.file, place.line, place.column, place.text))
-    if place.text is not None:
+    if place.text:
         return there
     error.__cause__ = there
     return error

@@ -12,7 +12,7 @@ from typing import Any
 
 from tavern_host.context import HookResult, PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied, PluginEnded, TavernError
+from tavern_host.contracts.errors import Forbidden, InvalidInput, NotFound, PermissionDenied, PluginEnded, TavernError
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.nodes import NodeProgress, Report
 from tavern_host.contracts.services import interface_methods
@@ -61,7 +61,7 @@ class Requests:
         }
         self._tasks = 0
         self.reports: dict[int, Report] = {}
-        self._answers: dict[str, HookResult[Any]] = {}
+        self._answers: dict[str, tuple[HookResult[Any], bytes]] = {}
         self._told: object = None
         self._revision = -1
         self._following: asyncio.Task[None] | None = None
@@ -131,17 +131,19 @@ class Requests:
             answers = [answer] if answer is not None else []
         else:
             answers = await hooks.collect(hook, **arguments)
-        self._answers |= {one.plugin: one for one in answers}
         kind = answer_type(crossing.hints, str(head["how"]))
         said = [(one.plugin, one.code, one.settings) for one in answers]
         values = [sent(one.value, kind, f"{hook} of {one.plugin}", one.plugin) for one in answers]
+        self._answers |= {one.plugin: (one, value) for one, value in zip(answers, values, strict=True)}
         return (json.dumps(said).encode(), *values)
 
     async def _answer(self, head: Head, parts: Message) -> Any:
         plugin, handler = str(head["plugin"]), str(head["handler"])
-        answer = self._answers.get(plugin)
+        answer, value = self._answers.get(plugin, (None, b""))
         if answer is None or answer.code != head["code"]:
             raise NotFound(f"{plugin!r:.80} gave no answer, or was reloaded since; call the hook again")
+        if json.dumps(handler).encode() not in value:  # else a child could call whatever that plugin imports
+            raise Forbidden(f"the last answer of {plugin} does not name {handler!r:.80}", plugin=plugin)
         crossing = Typed(f"{handler} of {plugin}", ANSWER, plugin=plugin)
         given = crossing.arguments(head, parts, self.link)
         return crossing.answer(await answer.call(handler, *given["arguments"]))

@@ -82,7 +82,8 @@ class IsolatedRuntime(InProcessRuntime):
         self._handlers: dict[str, HandlerFacts] = {}
         self._schemas: dict[str, dict[str, JsonValue]] = {}
         self._described: dict[str, Any] = {}
-        self._own: dict[str, type] = {}
+        self._own: dict[str, Any] = {}
+        self._faults: dict[str, str] = {}
         self._numbers = itertools.count(1)
 
     # --- loading ---------------------------------------------------------------------------------------------
@@ -101,6 +102,7 @@ class IsolatedRuntime(InProcessRuntime):
             await self.child.start()
             kept = await self._registered(key)
             await asyncio.to_thread(descriptors.write, self._file, kept)
+        await asyncio.to_thread(self._make_stand_ins)
         self.requests.follow_settings()
 
     def _key(self, published: dict[str, str]) -> str:
@@ -228,15 +230,24 @@ class IsolatedRuntime(InProcessRuntime):
     def published(self, name: str) -> Any:
         """Return a stand-in of what `module:name`, counted from the plugin's package, names. Raises `NotFound`,
         `InvalidInput` for what breaks the rules of what is published."""
+        if name not in self._own:
+            raise InvalidInput(self._faults.get(name, f"{self.plugin} has no {name}"))
+        return self._own[name]
+
+    def _make_stand_ins(self) -> None:
+        """Make what stands for what the plugin publishes. Blocking."""
         assert self._loaded is not None
-        if (fault := self._loaded.faults.get(name)) is not None:
-            raise InvalidInput(fault)
-        found = stand_in(self._loaded.published[name])
-        if found.__name__ != name.partition(":")[2]:
-            raise InvalidInput(f"{name} is called {found.__name__}")
-        if isinstance(found, type):
-            self._own[found.service_name] = found  # type: ignore[attr-defined]
-        return found
+        self._faults = dict(self._loaded.faults)
+        for name, text in self._loaded.published.items():
+            try:
+                found = stand_in(text)
+            except InvalidInput as error:
+                self._faults[name] = error.message
+                continue
+            if found.__name__ == name.rpartition(":")[2].rpartition(".")[2]:
+                self._own[name] = self._own[getattr(found, "service_name", name)] = found
+            else:
+                self._faults[name] = f"{name} is called {found.__name__}"
 
     def function(self, handler: str) -> Callable[..., Any]:
         """Refuse: a function stays in its process. Raises `NotFound`."""

@@ -34,7 +34,7 @@ class ChildAnswer:
         self._way = way
 
     async def call(self, handler: str, *arguments: Any) -> Any:
-        """Call a function of that plugin with JSON; its result is JSON."""
+        """Call a function that the plugin's last answer names, with JSON; its result is JSON."""
         crossing = Typed(f"{handler} of {self.plugin}", ANSWER, plugin=self.plugin)
         head = {"plugin": self.plugin, "code": self.code, "handler": handler}
         return await crossing.call(self._way.link, self._way.lent, "answer", head, {"arguments": list(arguments)})

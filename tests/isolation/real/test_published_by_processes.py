@@ -73,7 +73,11 @@ class OnShelf:
             for answer in await hooks.collect("lib_books"):
                 said += [f"{answer.plugin}: {one.title}" for one in answer.value]
             best = await hooks.first("lib_best", among=["a", "b"])
-            said += [best.value, *await best.call("tavern_plugins.loud:by", {"n": 1})]
+            said += [best.value, *await best.call(best.value, {"n": 1})]
+            try:
+                await best.call("tavern_plugins.loud:os.system", "true")
+            except Exception as error:
+                said.append(str(error))
             try:
                 await hooks.collect("tavern_before_execute")
             except Exception as error:
@@ -120,9 +124,9 @@ async def tavern_before_execute(request, call, context):
 
 @hookimpl
 def lib_best(among):
-    return among[-1]
+    return f"{__name__}:{among[-1]}"
 
-async def by(arguments, context):
+async def b(arguments, context):
     return [context.plugin, str(arguments)]
 """
 PERMISSION = {"name": "lib.shelf:write", "level": "intercept", "allows": "Put books on the shelf."}
@@ -211,16 +215,16 @@ async def test_services_and_hooks_of_a_plugin_are_used_and_implemented_by_anothe
             )
         with pytest.raises(Vetoed, match="book.title: .*at least 1 character"):
             await done(host, "await context.services.invoke('lib.shelf', 'add', {'book': {'title': ''}}, call=call)")
-        (titles,) = [
-            await done(host, "return [b.title for b in await context.services.get('lib.shelf').find('hooks')]")
-        ]
-        assert titles == [
-            *("lib: its own", "b", "loud", "{'n': 1}"),
+        find = "return [one.title for one in await context.services.get('lib.shelf').find('hooks')]"
+        told = await done(host, find)
+        assert ("does not name 'tavern_plugins.loud:os.system'" in told.pop(4)) is ("lib" not in here)
+        assert told == [
+            *("lib: its own", "tavern_plugins.loud:b", "loud", "{'n': 1}"),
             "lib may not call tavern_before_execute: only the provider of executionEngine may",
             "[True, True, True] True",
         ]
-        (told,) = host.plugin("lib").problems
-        assert told.message == "the book 'a' is registered twice; the first is used"
+        (problem,) = host.plugin("lib").problems
+        assert problem.message == "the book 'a' is registered twice; the first is used"
 
 
 async def test_another_version_of_an_interface_reaches_those_who_use_it(make: Make, tmp_path: Path) -> None:
