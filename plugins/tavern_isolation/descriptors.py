@@ -21,7 +21,7 @@ from tavern_host.runtime.source import PluginSource
 from tavern_host.storage.files import write_atomic
 from tavern_isolation.hello import Loaded
 
-_FORMAT = 1
+_FORMAT = 2
 _NOT_KEPT = frozenset({"tavern_startup", "tavern_shutdown"})
 
 

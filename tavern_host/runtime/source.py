@@ -28,8 +28,7 @@ class PluginSource:
     `reviewed` is by path the hash of each file that may be imported (None: any may). `entries` are collected by hook;
     when the plugin is loaded, or with `is_lazy` when they are first asked for. `path` is the folder of its own that it
     was installed in with what it depends on, `distribution` what installed it, `placement` where it runs, `needs` what
-    it needs there, as its manifest says.
-    `publishes` names what the manifest says that it publishes, as `module:name` in its package.
+    it needs there, as its manifest says, and `publishes` what it publishes, as `module:name` in its package.
     """
 
     name: str

@@ -122,8 +122,8 @@ class Protocols:
         return "\n\n".join(text for text in (p.info.instructions.strip() for p in protocols) if text)
 
     async def _read(self, pipeline: Pipeline, chars: int, read: Callable[[], T]) -> T:
-        """Return what `read` makes of this many characters, in a thread where it waits or may hold the loop for long;
-        report the parsers that failed."""
+        """Return the result of `read`, which reads so many characters, in a thread where it waits or may hold the loop
+        for long; report the parsers that failed."""
         if pipeline.waits:  # as long as others like: on a thread of its own
             found = await run_in_thread(read, what="reading a text", deadline=PATIENCE)
         else:
