@@ -15,13 +15,14 @@ from helpers.repetition import Failures
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from tavern_host import CallContext, PluginContext, ServiceInterface, acts, hookspec, reads
-from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.hooks import Veto
 from tavern_host.contracts.services import interface_methods
 from tavern_host.contracts.wire import Model, OpenModel
 from tavern_host.hooks.published import hook_faults, interface_faults
 from tavern_host.runtime.codec import decode, encode
 from tavern_isolation.described import description_of, stand_in
+from tavern_isolation.known import Known
 
 
 class Colour(enum.Enum):
@@ -107,6 +108,16 @@ def test_values_are_the_same_bytes_for_a_model_and_its_stand_in() -> None:
     assert values[0].model_dump(mode="json", by_alias=True) == branch.model_dump(mode="json", by_alias=True)
     new = type(values[0])()
     assert (new.leaves[0].name, new.kind, new.model_fields_set) == ("first", "thin", set())
+
+
+def test_a_process_that_can_import_the_very_same_uses_it() -> None:
+    text = description_of(Trees)
+    assert Known({}, {}, {"acme.trees": text}).interface("acme.trees") is Trees
+    other = text.replace("Find some.", "Find others.")
+    made = Known({}, {}, {"acme.trees": other}).interface("acme.trees")
+    assert made is not Trees and made.find.__doc__ == "Find others."  # type: ignore[attr-defined]
+    with pytest.raises(NotFound, match=r"there is no service 'acme.tree'; did you mean acme.trees\?"):
+        Known({}, {}, {"acme.trees": text}).interface("acme.tree")
 
 
 def test_what_is_no_wire_type_is_told_with_its_place() -> None:

@@ -65,10 +65,13 @@ async def done(host: Host, code: str) -> Any:
     return (await host.services.get(EXECUTION_ENGINE).run(asked)).metadata["result"]
 
 
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    write_whole(tmp_path / "project" / "plugins" / "acme", "acme", CODE, ["tavern_before_execute"])
-    async with Host(tmp_path / "project", trust=["acme"], placement="process") as host:
+@pytest.fixture(params=["plain", "in a sandbox"])
+async def host(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Host]:
+    runtime = {"placement": "process" if request.param == "in a sandbox" else "any"}
+    root = tmp_path / "project" / "plugins" / "acme"
+    write_whole(root, "acme", CODE, ["tavern_before_execute"], runtime=runtime)
+    placement: Any = "process" if request.param == "plain" else None
+    async with Host(tmp_path / "project", trust=["acme"], placement=placement) as host:
         assert host.plugin("acme").state is PluginState.STARTED, host.plugin("acme").problems
         yield host
 
