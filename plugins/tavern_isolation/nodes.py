@@ -10,13 +10,15 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.errors import PluginEnded, PluginFailure
+from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
 from tavern_host.runtime.codec import encode
 from tavern_isolation.edges import Edges
 from tavern_isolation.frames import Message
 from tavern_isolation.in_flight import Stream
+from tavern_isolation.link import Link
 from tavern_isolation.node_values import Values, packed, unpacked
+from tavern_isolation.opened import Opened
 from tavern_isolation.supervisor import Supervisor
 from tavern_isolation.typed import Lent, received
 
@@ -42,7 +44,7 @@ class RemoteRunner:
         self.reports = reports
         self.definition = definition
         self.number = next(_numbers)
-        self._generation = 0
+        self._opened = Opened(f"node {definition.type}", child, self._open)
 
     def open(self, config: Values) -> NodeInstance:
         """Return an instance, which the child opens at its first run."""
@@ -69,13 +71,12 @@ class RemoteRunner:
 
     async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Message | Stream:
         """Ask the child, which knows the node type from the first time on."""
-        child = self.child
-        link = await child.link()
-        if self._generation != child.generation:
-            self._generation = child.generation  # frames arrive in order: it is there before the next one
-            opening = json.dumps({"runner": self.number}).encode()
-            await link.call("node.runner", opening, encode(self.definition, NodeDefinition))
+        link = await self._opened.link()
         return await link.call(name, json.dumps({**head, "runner": self.number}).encode(), *parts)
+
+    async def _open(self, link: Link) -> None:
+        opening = json.dumps({"runner": self.number}).encode()
+        await link.call("node.runner", opening, encode(self.definition, NodeDefinition))
 
 
 class _Instance:
@@ -87,8 +88,8 @@ class _Instance:
         self._runner = runner
         self._config = config
         self._number = next(_numbers)
-        self._generation = 0
-        self._is_kept = False
+        self._opened = Opened(f"node {runner.definition.type}", runner.child, self._open)
+        self._opened.holds = runner.definition.traits.stateful
         self.items: ItemStream | None = self._items if runner.definition.traits.streams else None
 
     async def run(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> Values:
@@ -121,28 +122,18 @@ class _Instance:
                     yield received(data, runner.edges, f"node {runner.definition.type}: an item", runner.plugin)
 
     async def _ask(self, name: str, run: _Run) -> Message | Stream:
-        runner, what = self._runner, self._runner.definition
-        await runner.child.link()
-        generation = runner.child.generation
-        if self._generation != generation:
-            if self._generation and what.traits.stateful:
-                message = f"node {what.type}: the process of {runner.plugin} ended, and with it what it kept"
-                raise PluginEnded(message, plugin=runner.plugin)
-            self._generation = generation
-            keys, parts = packed(self._config, runner.edges, what.type)
-            await runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
-            if what.traits.stateful:
-                self._is_kept = True
-                runner.child.kept += 1
-        return await runner.ask(name, {**run.head, "object": self._number}, *run.parts)
+        await self._opened.link()
+        return await self._runner.ask(name, {**run.head, "object": self._number}, *run.parts)
+
+    async def _open(self, link: Link) -> None:
+        runner = self._runner
+        keys, parts = packed(self._config, runner.edges, runner.definition.type)
+        await runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
 
     async def close(self) -> None:
         """Release what the instance holds."""
-        child = self._runner.child
-        if self._is_kept:
-            self._is_kept = False
-            child.kept -= 1
-        if child.has(self._generation):
+        self._opened.let_go()
+        if self._opened.is_open:
             await self._runner.ask("node.close", {"object": self._number})
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import finalize
 
-from tavern_host.contracts.errors import DeadlineExceeded, PluginEnded, PluginFailure
+from tavern_host.contracts.errors import DeadlineExceeded, PluginFailure
 from tavern_isolation.described import reference_of
 from tavern_isolation.link import Link
 from tavern_isolation.notes import Notes
+from tavern_isolation.opened import Opened
 from tavern_isolation.supervisor import Supervisor
 from tavern_isolation.typed import Lent, is_stream, remote_method, typed
 
@@ -50,9 +51,7 @@ class StandIn:
     ) -> None:
         self._place = place
         self._opening = head, parts
-        self._generation = 0
-        self._open = asyncio.Lock()
-        self._waits = False
+        self._opened = Opened(head["handler"], place.child, self._open)
         known = head["service"] or reference_of(protocol)
         self._head = {"object": head["object"], "protocol": known, "what": head["handler"]}
         for name, function in inspect.getmembers(protocol, inspect.isfunction):
@@ -64,20 +63,13 @@ class StandIn:
 
     async def open(self) -> Link:
         """Return the link to a child in which the object is. Raises what its class raises, `PluginEnded`."""
-        child, plugin = self._place.child, self._place.plugin
-        link = await child.link()
-        async with self._open:
-            if self._generation != child.generation:
-                if self._generation and self._waits:
-                    message = f"{self._head['what']}: the process of {plugin} ended, and with it what this had taken"
-                    raise PluginEnded(message, plugin=plugin)
-                head, parts = self._opening
-                await link.call("open", json.dumps(head).encode(), *parts)
-                self._generation = child.generation
-                if self._waits:
-                    child.kept += 1  # until it has taken all
-                    finalize(self, self._place.notes.say, "released", head["object"]).atexit = False
-        return link
+        return await self._opened.link()
+
+    async def _open(self, link: Link) -> None:
+        head, parts = self._opening
+        await link.call("open", json.dumps(head).encode(), *parts)
+        if self._opened.holds:  # until it has taken all
+            finalize(self, self._place.notes.say, "released", head["object"]).atexit = False
 
     def _method(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         plugin, loop = self._place.plugin, self._place.loop
@@ -85,7 +77,7 @@ class StandIn:
         method = remote_method(crossing, function, self._place.lent, self.open, "method", {**self._head, "name": name})
         if inspect.iscoroutinefunction(function) or is_stream(crossing.hints["return"]):
             return method
-        self._waits = True
+        self._opened.holds = True
 
         def wait(*args: Any, **named: Any) -> Any:
             if asyncio._get_running_loop() is not None:
@@ -101,6 +93,5 @@ class StandIn:
         return wait
 
     async def _close(self) -> None:
-        child = self._place.child
-        if child.has(self._generation):
-            await (await child.link()).call("close", json.dumps(self._head).encode())
+        if self._opened.is_open:
+            await (await self._opened.link()).call("close", json.dumps(self._head).encode())

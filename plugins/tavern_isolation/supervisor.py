@@ -38,7 +38,7 @@ class Supervisor:
         changed: Callable[[], None],
     ) -> None:
         self._context = context
-        self._plugin = context.plugin
+        self.plugin = context.plugin
         self._requests = requests
         self._carry = carry
         self._begin = begin
@@ -83,27 +83,27 @@ class Supervisor:
 
     async def _restart(self) -> None:
         if self._is_stopped:
-            raise PluginEnded(f"the process of {self._plugin} was stopped", plugin=self._plugin)
+            raise PluginEnded(f"the process of {self.plugin} was stopped", plugin=self.plugin)
         if self._process is not None:
             await self._process.is_over()
         loop = asyncio.get_running_loop()
         recent = [end for end in self._ends if loop.time() - end < PERIOD]
         if len(recent) > len(DELAYS):
-            raise PluginEnded(self._given_up, plugin=self._plugin)
+            raise PluginEnded(self._given_up, plugin=self.plugin)
         if recent:
             await asyncio.sleep(recent[-1] + DELAYS[len(recent) - 1] - loop.time())
         try:
             await self.start()
         except Exception as error:
             self._note_end(f"it could not be started: {error}")
-            raise PluginEnded(f"the process of {self._plugin} could not be started: {error}") from error
+            raise PluginEnded(f"the process of {self.plugin} could not be started: {error}") from error
         if self.carrier is not None and recent:
             self._context.log.warning("it was started again, as process %d", self.carrier.pid)
 
     async def start(self) -> None:
         """Start a child. Raises what loading the plugin raises."""
         log = self._context.log
-        process = await ChildProcess.start(self._plugin, self._carry, self._requests, log, self._note_end)
+        process = await ChildProcess.start(self.plugin, self._carry, self._requests, log, self._note_end)
         self.generation += 1
         self._requests.link = process.link
         try:
@@ -131,7 +131,7 @@ class Supervisor:
             return
         self._process = None
         self._context.log.info("its process %d had nothing to do and is ended", process.carrier.pid)
-        self._ending = loop.create_task(self._end(process), name=f"{self._plugin}: end of its idle process")
+        self._ending = loop.create_task(self._end(process), name=f"{self.plugin}: end of its idle process")
 
     async def _end(self, process: ChildProcess) -> None:
         await process.stop()
@@ -140,8 +140,8 @@ class Supervisor:
     @property
     def _given_up(self) -> str:
         return (
-            f"the process of {self._plugin} ended {len(DELAYS) + 1} times within {PERIOD / 60:g} minutes and is not "
-            f"started again; `tavern plugins reload {self._plugin}` starts it"
+            f"the process of {self.plugin} ended {len(DELAYS) + 1} times within {PERIOD / 60:g} minutes and is not "
+            f"started again; `tavern plugins reload {self.plugin}` starts it"
         )
 
     def _note_end(self, reason: str) -> None:
@@ -150,7 +150,7 @@ class Supervisor:
         now = asyncio.get_running_loop().time()
         self._ends = [*(end for end in self._ends if now - end < PERIOD), now]
         if len(self._ends) > len(DELAYS):
-            self._context.hooks.report(self._plugin, f"{self._given_up} ({reason})")
+            self._context.hooks.report(self.plugin, f"{self._given_up} ({reason})")
 
     async def stop(self) -> None:
         """End the child for good, after the plugin closed what it holds."""
