@@ -375,6 +375,16 @@ async def test_nodes_run_stream_and_report(host: Host) -> None:
     assert isinstance(said, Event) and said.payload["nodeId"] == "n0"
 
 
+async def test_many_that_need_a_node_in_a_new_process_wait_until_it_is_open_there(host: Host) -> None:
+    engine, process = host.services.get(EXECUTION_ENGINE), pid(host)
+    assert (await engine.run(RunRequest(workflow=graph("Shout")))).error is None
+    os.kill(process, signal.SIGKILL)
+    await until(lambda: not is_there(process), "it has ended")
+    asked = [RunRequest(workflow=graph("Shout"), use_cache=False) for _ in range(50)]
+    done = await asyncio.gather(*map(engine.run, asked))
+    assert [one.error for one in done] == [None] * 50
+
+
 async def test_values_without_a_codec_stay_in_the_process_of_their_nodes(host: Host) -> None:
     engine = host.services.get(EXECUTION_ENGINE)
     done = await engine.run(RunRequest(workflow=graph("Tensor", "Tensors", "Summed")))
