@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -44,14 +45,14 @@ def with_place(error: Exception, plugin: str, root: str | None) -> TavernError:
     return sent
 
 
-def raised_there(error: TavernError) -> Exception:
+def raised_there(error: TavernError, outside: Callable[[str], str]) -> Exception:
     """Return what the host would have caught in its own process: a syntax error as itself, any other with its place as
-    its cause."""
+    its cause. `outside` gives the path of a file as the host sees it."""
     try:
         place = _Place.model_validate(error.info.details.pop(_PLACE, None))
     except ValidationError:
         return error
-    there = SyntaxError(place.said or "", (place.file, place.line, place.column, place.text))
+    there = SyntaxError(place.said or "", (outside(place.file), place.line, place.column, place.text))
     if place.text:
         return there
     error.__cause__ = there

@@ -13,8 +13,9 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from functools import partial
+from pathlib import Path
 from socket import socket
-from typing import Any, get_origin
+from typing import Any, TypeVar, get_origin
 
 from pydantic import BaseModel, JsonValue
 
@@ -51,6 +52,8 @@ from tavern_isolation.typed import Lent, Typed, received, typed, typed_hook
 from tavern_scripts.api.sandbox import memory_of
 
 _ON_THREAD = "collect"
+
+Found = TypeVar("Found", HookImplInfo, Problem)
 _NO_KIND = ContributionKind()
 
 
@@ -160,11 +163,13 @@ class IsolatedRuntime(InProcessRuntime):
 
     async def _said(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
         hello, link = encode(self._hello(process.carrier.proxies), Hello), process.link
-        (data,) = await _asked(link, "load", b"{}", hello)
-        loaded: Loaded = self._read(data, Loaded, "what was loaded")
+        (data,) = await self._asked(link, "load", b"{}", hello)
+        said: Loaded = self._read(data, Loaded, "what was loaded")
+        placed = {"hooks": self._placed(said.hooks), "problems": self._placed(said.problems)}
+        loaded = said.model_copy(update=placed)
         found: dict[str, list[Any]] = {}
         for hook in self._source.entries:
-            self._kept[hook] = Said.of(*await _asked(link, "collect", json.dumps({"hook": hook}).encode()))
+            self._kept[hook] = Said.of(*await self._asked(link, "collect", json.dumps({"hook": hook}).encode()))
             found[hook] = self._answered(hook, self._kept[hook])
         return loaded, found
 
@@ -174,7 +179,7 @@ class IsolatedRuntime(InProcessRuntime):
         return Hello(
             plugin=source.name,
             module=source.module,
-            root=None if source.root is None else str(source.root),
+            root=self._inside(),
             reviewed=None if source.reviewed is None else {path: one.hex() for path, one in source.reviewed.items()},
             entries={
                 hook: EntryPoint(module=one.module, collector=one.collector, options=dict(one.options))
@@ -195,6 +200,34 @@ class IsolatedRuntime(InProcessRuntime):
             serving=context.serving,
             proxies=proxies,
         )
+
+    async def _asked(self, link: Link, name: str, *parts: bytes) -> Message:
+        """Return the answer of the child. Raises what the plugin raised, with its place."""
+        try:
+            answer = await link.call(name, *parts)
+        except TavernError as error:
+            found = raised_there(error, self._outside)
+            raise found from found.__cause__
+        if not isinstance(answer, tuple):
+            raise PluginFailure("a stream came where an answer was expected")
+        return answer
+
+    def _outside(self, file: str) -> str:
+        """The path of a file of the plugin, as the host sees it."""
+        inside, root = self._inside(), self._source.root
+        if inside is None or root is None or not Path(file).is_relative_to(inside):
+            return file
+        return str(root / Path(file).relative_to(inside))
+
+    def _inside(self) -> str | None:
+        """The plugin's folder as its child sees it."""
+        if self._sandboxing is not None:
+            return self._sandboxing.inside()
+        return None if self._source.root is None else str(self._source.root)
+
+    def _placed(self, found: list[Found]) -> list[Found]:
+        """Hook implementations, or problems, with their files as the host sees them."""
+        return [one.model_copy(update={"file": self._outside(one.file)}) if one.file else one for one in found]
 
     async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Any:
         """Return the answer of the child to a call."""
@@ -310,7 +343,7 @@ class IsolatedRuntime(InProcessRuntime):
         policy = self._catalogue.hooks[info.hook].policy
         head = {"hook": info.hook, "function": info.function, "thread": policy == _ON_THREAD}
         with self.lent.during() as lend:
-            value, facts = await _asked(link, "hook", *crossing.message(head, arguments, lend))
+            value, facts = await self._asked(link, "hook", *crossing.message(head, arguments, lend))
         result = self._read(value, crossing.hints["return"], info.hook)
         self._note(result, facts)
         if descriptors.is_kept(self._catalogue.hooks[info.hook]):
@@ -409,15 +442,3 @@ class IsolatedRuntime(InProcessRuntime):
     def unload(self) -> None:
         """End the child, if it still runs."""
         self.child.kill()
-
-
-async def _asked(link: Link, name: str, *parts: bytes) -> Message:
-    """Return the answer of the child. Raises what the plugin raised, with its place."""
-    try:
-        answer = await link.call(name, *parts)
-    except TavernError as error:
-        found = raised_there(error)
-        raise found from found.__cause__
-    if not isinstance(answer, tuple):
-        raise PluginFailure("a stream came where an answer was expected")
-    return answer

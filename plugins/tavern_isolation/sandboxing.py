@@ -13,7 +13,7 @@ from tavern_host.contracts.manifest import Runtime
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation.carriers import Carrier, SandboxedProcess
 from tavern_isolation.environment import Builds, Environment, environment_of
-from tavern_isolation.launch import hand_over, launch_of, user_of
+from tavern_isolation.launch import PACKAGES, hand_over, launch_of, user_of
 from tavern_isolation.package_check import check_against
 from tavern_isolation.status import folder_of
 from tavern_scripts.api.environments import PackageBuilder, package_builder
@@ -72,6 +72,13 @@ class Sandboxing:
 
     def _report(self, line: str) -> None:
         self._context.log.info("its packages: %s", line)
+
+    def inside(self) -> str | None:
+        """The plugin's folder as its child sees it: a package is among all others there."""
+        source = self._source
+        if source.module is not None:
+            return f"{PACKAGES}/{source.module.replace('.', '/')}"
+        return None if source.root is None else str(source.root)
 
     async def carry(self, end: socket) -> Carrier:
         """Start a child. Raises as `prepare`, and `InvalidInput` for what the manifest asks for and cannot be given."""
