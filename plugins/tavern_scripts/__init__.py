@@ -65,7 +65,7 @@ def tavern_register_commands() -> list[CommandInfo]:
                 CommandParameter(name="file", type="path", required=True, help="The script."),
                 CommandParameter(name="--json-input", help="What it reads from stdin, as JSON; @FILE reads a file."),
                 CommandParameter(name="--entry-point", help="The function of it that is called with the input."),
-                CommandParameter(name="--language", help="python, nodejs or bun; else what its name says."),
+                CommandParameter(name="--language", help="python, nodejs, bun or wasm; else what its name says."),
                 CommandParameter(name="--timeout", type="number", help="How many seconds it may take."),
                 CommandParameter(
                     name="--host", multiple=True, help="A host that it asks to reach, of those that the policy allows."

@@ -35,13 +35,18 @@ _MARKS = {True: "holds", False: "does NOT hold"}
 async def doctor(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """`scripts doctor`: exit code 1 where no script can be run."""
     reports = await context.services.get(SCRIPT_EXECUTION).backends()
-    chosen = next((report for report in reports if report.chosen), None)
+    in_force = [report for report in reports if report.chosen]
+    chosen = next((report for report in in_force if not report.languages), None)
     for report in reports:
         yield CommandOutput(kind="message", text=_heading(report))
         if report.checks:
             rows = [[check.name, _MARKS[check.holds], check.observed] for check in report.checks]
             yield CommandOutput(kind="table", columns=["Property", "Proven", "Observed"], rows=rows)
     yield CommandOutput(kind="result", data={"reports": [report.to_json() for report in reports]})
+    for report in in_force:
+        if report.languages:
+            text = f"Scripts in {', '.join(report.languages)} run in the sandbox {report.name}."
+            yield CommandOutput(kind="message", text=text)
     if chosen is not None:
         yield CommandOutput(kind="message", text=f"Scripts run in the sandbox {chosen.name}.")
         return

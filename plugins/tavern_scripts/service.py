@@ -23,9 +23,11 @@ from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError, describe
 from tavern_scripts import State
+from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.api.scripts import (
     BackendReport,
     ProgramRequest,
+    RunnableLanguage,
     SandboxLaunch,
     SandboxOutput,
     ScriptBackend,
@@ -49,7 +51,6 @@ from tavern_scripts.results.event_queue import EventQueue, Say, report_progress
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.results.run_state import RunState, enforced_by, new_state, result_of_run, result_of_task
 from tavern_scripts.sandbox.backends import Sandboxes
-from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.tool_calls.channel import CallChannel, WallClock
 from tavern_scripts.tool_calls.offered_tools import ToolCalls
 from tavern_scripts.workers.launches import Places, RunExtras, input_of, launch_of, pieces
@@ -72,7 +73,7 @@ class Scripts(ScriptExecution):
             state.scripts = self
         self._tally = state.runs
         policies = PolicyReader(context.settings, context.project.root)
-        interpreters = Interpreters()
+        interpreters = Interpreters(self._inside)
         self._planner = Planner(context, policies, interpreters, folders)
         self._sandboxes = Sandboxes(context, self._planner.policy)
         self._extras = RunResources(context, interpreters)
@@ -176,7 +177,7 @@ class Scripts(ScriptExecution):
         except Refused as refused:
             raise InvalidInput(str(refused)) from None
         try:
-            chosen = await self._sandboxes.chosen()
+            chosen = await self._sandboxes.chosen(plan.interpreter.language)
         except Refused:
             return enforced_by(plan, "none", [])
         return enforced_by(plan, chosen.name, chosen.weaker)
@@ -192,6 +193,9 @@ class Scripts(ScriptExecution):
         """Return the report on each sandbox; see the interface."""
         return await self._sandboxes.reports()
 
+    async def _inside(self, language: RunnableLanguage) -> str | None:
+        return await self._sandboxes.interpreter(language)
+
     # --- one run ------------------------------------------------------------------------------------
 
     async def _outcome(self, request: ScriptRequest, call: CallContext, say: Say) -> ScriptResult | TavernError:
@@ -202,7 +206,7 @@ class Scripts(ScriptExecution):
         error: ScriptError | None = None
         try:
             plan = await self._planner.plan(request, remaining=call.remaining())
-            chosen = await self._sandboxes.chosen()
+            chosen = await self._sandboxes.chosen(plan.interpreter.language)
             state = new_state(plan, chosen, say)
             async with self._calls.turn(call, self._turns.of(plan.policy.concurrent)):
                 output = await self._run(state, chosen.backend, call, say)

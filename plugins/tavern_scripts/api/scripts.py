@@ -14,10 +14,16 @@ from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, r
 from tavern_host.contracts.wire import Model, OpenModel
 
 ScriptLanguage = Literal["python", "nodejs", "bun"]
+"""The languages of scripts whose text is the program."""
+
+RunnableLanguage = Literal["python", "nodejs", "bun", "wasm"]
+"""Those, and `wasm`: modules of WebAssembly for WASI, which a plugin's sandbox runs."""
+
 _ALSO_CALLED = {
     **dict.fromkeys(("py", "python3"), "python"),
     **dict.fromkeys(("js", "javascript", "node", "node.js"), "nodejs"),
     **dict.fromkeys(("ts", "typescript"), "bun"),
+    **dict.fromkeys(("webassembly", "wasi"), "wasm"),
 }
 
 
@@ -29,7 +35,7 @@ def _language(value: Any) -> Any:
 NamedLanguage = Annotated[ScriptLanguage, BeforeValidator(_language)]
 """A language that somebody names, also as people and models call it."""
 
-LANGUAGE_SUFFIXES: Mapping[str, ScriptLanguage] = {
+CODE_SUFFIXES: Mapping[str, ScriptLanguage] = {
     ".py": "python",
     ".js": "nodejs",
     ".mjs": "nodejs",
@@ -37,7 +43,10 @@ LANGUAGE_SUFFIXES: Mapping[str, ScriptLanguage] = {
     ".ts": "bun",
     ".mts": "bun",
 }
-"""The language of a script that does not say it, by the end of its name."""
+"""The language of a script that is text and does not say it, by the end of its name."""
+
+LANGUAGE_SUFFIXES: Mapping[str, RunnableLanguage] = {**CODE_SUFFIXES, ".wasm": "wasm"}
+"""The language of any script that does not say it."""
 
 
 class FileAccess(Model):
@@ -84,7 +93,7 @@ class ScriptRequest(Model):
     code: str | None = None
     script_path: str | None = None
     command: str | None = None
-    language: NamedLanguage | None = None
+    language: Annotated[RunnableLanguage, BeforeValidator(_language)] | None = None
     entry_point: str | None = None
     protocol: Literal["stdio", "channel", "text"] = "stdio"
     input_data: JsonValue = None
@@ -214,9 +223,11 @@ class IsolationCheck(Model):
 
 
 class BackendReport(Model):
-    """What is known of a backend: whether it can be used, why not, what was tried out, and what to install."""
+    """What is known of a backend: whether it can be used, why not, what was tried out, and what to install.
+    `languages` are those that it runs; none are named of one that runs the programs of this machine."""
 
     name: str
+    languages: list[str] = Field(default_factory=list)
     usable: bool
     chosen: bool = False
     reason: str = ""
@@ -295,12 +306,18 @@ class SandboxOutput(Model):
 
 class ScriptBackendInfo(Model):
     """A kind of sandbox: `handler` is `module:Class` in the plugin; the class is opened as `Class(context)`. The first
-    usable one by `order` is used; those of the host have 100 and more."""
+    usable one by `order` is used; those of the host have 100 and more.
+
+    One that runs no programs of this machine names in `interpreters` the languages that it runs, each with the program
+    inside that does so, such as `python3`, or '' where a script is a program itself. It is asked for no others, and has
+    what its scripts depend on inside.
+    """
 
     name: str
     handler: Handler
     description: str = ""
     order: int = 50
+    interpreters: dict[RunnableLanguage, str] = Field(default_factory=dict)
 
 
 class ScriptBackend(Protocol):

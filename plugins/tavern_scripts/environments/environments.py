@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tavern_scripts.api.environments import Check, Report
+from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptErrorType, ScriptLimits
 from tavern_scripts.environments.addresses import without_secrets
 from tavern_scripts.environments.jobs import (
@@ -44,7 +45,6 @@ from tavern_scripts.network.proxy_access import proxy_access
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
 from tavern_scripts.policy.languages import Interpreter
 from tavern_scripts.results.refusal import Refused
-from tavern_scripts.sandbox.processes import to_the_end
 
 PYTHON_PACKAGES = "/packages"
 """Where a Python script finds its packages."""

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from tavern_host import clock
-from tavern_scripts.sandbox.processes import to_the_end
+from tavern_scripts.api.piped_program import to_the_end
 
 _RECORD = "record.json"
 _CONTENT = "content"

@@ -12,24 +12,25 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES, ScriptErrorType, ScriptLanguage
+from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES, RunnableLanguage, ScriptErrorType, ScriptLanguage
 from tavern_scripts.results.refusal import Refused
 
-CODE_NAMES: Mapping[ScriptLanguage, str] = {"python": "main.py", "nodejs": "main.mjs", "bun": "main.ts"}
+CODE_NAMES: Mapping[RunnableLanguage, str] = {"python": "main.py", "nodejs": "main.mjs", "bun": "main.ts"}
 """What a file is called that is made of code."""
 
-_PROGRAMS: Mapping[str, ScriptLanguage] = {
+_PROGRAMS: Mapping[str, RunnableLanguage] = {
     "python": "python",
     "python3": "python",
     "node": "nodejs",
     "nodejs": "nodejs",
     "bun": "bun",
+    "wasmtime": "wasm",
 }
 _NAMES: Mapping[ScriptLanguage, str] = {"python": "python3", "nodejs": "node", "bun": "bun"}
 _SHELL = re.compile(r"[;&|<>`$\\\n\r\0]")
@@ -45,18 +46,20 @@ print(json.dumps([sys.version.split()[0], getattr(sys, "_base_executable", sys.e
 class Command:
     """A tool's command, taken apart: which language, which script, and with which arguments."""
 
-    language: ScriptLanguage
+    language: RunnableLanguage
     script: str
     arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A program that runs scripts."""
+    """A program that runs scripts: one of this machine, or one `inside` of the sandbox. It has no name where scripts
+    are programs themselves."""
 
-    language: ScriptLanguage
+    language: RunnableLanguage
     program: str
     version: str
+    inside: bool = False
 
     @property
     def place(self) -> str:
@@ -80,6 +83,8 @@ class Interpreter:
         """Return how it is started, up to the script; `memory` is in bytes. `program` is another one to be started in
         its place, that of an environment."""
         program = program or self.program
+        if not program:
+            return []
         if self.language == "python":
             return [program, "-s", "-B", "-X", "utf8"]
         if self.language == "nodejs":
@@ -92,7 +97,7 @@ def is_typed(name: str) -> bool:
     return name.lower().endswith((".ts", ".mts", ".cts"))
 
 
-def language_of(path: str) -> ScriptLanguage:
+def language_of(path: str) -> RunnableLanguage:
     """Return the language of a script by the end of its name. Raises `InvalidInput`."""
     suffix = PurePosixPath(path).suffix.lower()
     if suffix not in LANGUAGE_SUFFIXES:
@@ -120,7 +125,7 @@ def read_command(text: str) -> Command:
     if language is None:
         known = ", ".join(_PROGRAMS)
         raise InvalidInput(f"the command {text!r:.200} must begin with one of {known}, found {program!r:.80}")
-    if language == "bun" and rest[:1] == ["run"]:
+    if language in ("bun", "wasm") and rest[:1] == ["run"]:
         rest = rest[1:]
     if not rest:
         raise InvalidInput(f"the command {text!r:.200} names no script")
@@ -130,17 +135,23 @@ def read_command(text: str) -> Command:
 
 
 class Interpreters:
-    """The interpreters of this machine; each is looked for once."""
+    """The interpreters of this machine, each of which is looked for once, and those that a sandbox has instead."""
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[ScriptLanguage, str | None], Interpreter] = {}
+    def __init__(self, inside: Callable[[RunnableLanguage], Awaitable[str | None]] | None = None) -> None:
+        """`inside` returns what the sandbox in force runs a language by, None for a program of this machine."""
+        self._inside = inside
+        self._known: dict[tuple[RunnableLanguage, str | None], Interpreter] = {}
         self._asking = asyncio.Lock()
 
-    async def find(self, language: ScriptLanguage, configured: str | None = None) -> Interpreter:
-        """Return the interpreter of a language: the one at the path `configured`, else the machine's.
+    async def find(self, language: RunnableLanguage, configured: str | None = None) -> Interpreter:
+        """Return the interpreter of a language: that of the sandbox, else the one at the path `configured`, else the
+        machine's.
 
         Raises `Refused` where there is none.
         """
+        program = await self._inside(language) if self._inside is not None else None
+        if program is not None or language == "wasm":
+            return Interpreter(language, program or "", "", inside=True)
         key = (language, configured)
         async with self._asking:
             if key not in self._known:

@@ -17,7 +17,13 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound
 from tavern_host.contracts.plugins import PLUGINS, is_data
 from tavern_host.contracts.settings import MASK
-from tavern_scripts.api.scripts import ScriptErrorType, ScriptLanguage, ScriptLimits, ScriptRequest, SecurityContext
+from tavern_scripts.api.scripts import (
+    RunnableLanguage,
+    ScriptErrorType,
+    ScriptLimits,
+    ScriptRequest,
+    SecurityContext,
+)
 from tavern_scripts.policy.languages import (
     CODE_NAMES,
     Command,
@@ -36,8 +42,8 @@ from tavern_scripts.workers.launches import SCRIPT, Program
 MAX_CODE = 1 << 20
 """How many bytes of code are handed over at most."""
 
-_EVERYWHERE = frozenset({"/", "/usr", "/usr/local", "/opt"})
-"""Where programs are on any machine, which tells nobody anything."""
+_EVERYWHERE = frozenset({"/", "/usr", "/usr/local", "/opt", "."})
+"""Where programs are on any machine, or inside of a sandbox, which tells nobody anything."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,8 @@ class Planner:
                 message = f"{script.called} is not run: files of this name count as data, which nobody reviews as code"
                 raise Refused(ScriptErrorType.SECURITY, message)
         language = _language(request, command, script)
+        if language == "wasm":
+            _check_module(request)
         if language not in policy.languages:
             allowed = ", ".join(one for one in LANGUAGES if one in policy.languages) or "none"
             message = f"the operator does not allow scripts in {language}; allowed: {allowed}"
@@ -147,7 +155,7 @@ class Planner:
         root = self._context.project.root
         return Plan(request, policy, program, interpreter, limits, granted, called, root, script, approval)
 
-    async def _interpreter(self, language: ScriptLanguage, script: Script | None, policy: Policy) -> Interpreter:
+    async def _interpreter(self, language: RunnableLanguage, script: Script | None, policy: Policy) -> Interpreter:
         """Return the interpreter of a script: Bun, if it is there, for a typed one that this Node.js cannot read."""
         found = await self._interpreters.find(language, policy.interpreters.get(language))
         is_readable = script is None or not is_typed(script.name) or found.reads_types
@@ -196,7 +204,7 @@ def _what(request: ScriptRequest) -> Command | None:
     return read_command(request.command) if request.command is not None else None
 
 
-def _language(request: ScriptRequest, command: Command | None, script: Script | None) -> ScriptLanguage:
+def _language(request: ScriptRequest, command: Command | None, script: Script | None) -> RunnableLanguage:
     if command is not None:
         if request.language not in (None, command.language):
             raise InvalidInput(
@@ -206,8 +214,19 @@ def _language(request: ScriptRequest, command: Command | None, script: Script | 
     if request.language is not None:
         return request.language
     if script is None:
-        raise InvalidInput(f"code needs a language: {', '.join(LANGUAGES)}")
+        raise InvalidInput(f"code needs a language: {', '.join(CODE_NAMES)}")
     return language_of(script.name)
+
+
+def _check_module(request: ScriptRequest) -> None:
+    """Raise `InvalidInput` for what a module of WebAssembly cannot be: it reads stdin and writes stdout."""
+    if request.code is not None:
+        raise InvalidInput("a module of WebAssembly is no text: name its file by scriptPath, and hand over no code")
+    if request.entry_point is not None or request.protocol == "channel" or request.tools:
+        raise InvalidInput(
+            "a module of WebAssembly reads its input from stdin and writes its result to stdout: "
+            "leave out entryPoint, tools and the protocol channel"
+        )
 
 
 def _wall(request: ScriptRequest, policy: Policy, remaining: float | None) -> float:

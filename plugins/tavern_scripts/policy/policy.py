@@ -10,11 +10,11 @@ from typing import Any, get_args
 
 from tavern_host.context import Settings
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
-from tavern_scripts.api.scripts import ScriptLanguage, ScriptLimits
+from tavern_scripts.api.scripts import RunnableLanguage, ScriptLimits
 from tavern_scripts.network.allowlist import parse_pattern
 from tavern_scripts.policy.review import inner_path
 
-LANGUAGES: tuple[ScriptLanguage, ...] = get_args(ScriptLanguage)
+LANGUAGES: tuple[RunnableLanguage, ...] = get_args(RunnableLanguage)
 
 _MB = 1 << 20
 _PREFIX = "extensions.tavern-scripts."
@@ -37,8 +37,8 @@ class Policy:
     folders: tuple[Path, ...]
     hosts: tuple[str, ...]
     writes: tuple[str, ...]
-    languages: frozenset[ScriptLanguage]
-    interpreters: Mapping[ScriptLanguage, str]
+    languages: frozenset[RunnableLanguage]
+    interpreters: Mapping[RunnableLanguage, str]
     limits: ScriptLimits
     most_wall: float
     most_files: int
@@ -146,11 +146,11 @@ class _Reader:
                 raise _wrong(key, "a list of paths in a script's own folder, such as .cache/**", text)
         return value
 
-    def languages(self, key: str, default: list[ScriptLanguage]) -> list[ScriptLanguage]:
+    def languages(self, key: str, default: list[RunnableLanguage]) -> list[RunnableLanguage]:
         value = self.texts(key, [*default])
         return [_language(key, text) for text in value]
 
-    def interpreters(self, key: str) -> dict[ScriptLanguage, str]:
+    def interpreters(self, key: str) -> dict[RunnableLanguage, str]:
         value = self.value(key, {})
         if not isinstance(value, dict) or not all(isinstance(p, str) and Path(p).is_absolute() for p in value.values()):
             raise _wrong(key, "an object with absolute paths of programs by language", value)
@@ -162,7 +162,7 @@ class _Reader:
         return frozenset(text.removeprefix("sha256:").lower() for text in self.texts(key, []))
 
 
-def _language(key: str, text: str) -> ScriptLanguage:
+def _language(key: str, text: str) -> RunnableLanguage:
     for language in LANGUAGES:
         if language == text:
             return language

@@ -6,23 +6,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
+
+from cachetools import LRUCache
 
 from tavern_host.context import HookResult, PluginContext
-from tavern_scripts.api.scripts import BackendReport, ScriptBackend, ScriptBackendInfo, ScriptErrorType
+from tavern_scripts.api.scripts import (
+    BackendReport,
+    RunnableLanguage,
+    ScriptBackend,
+    ScriptBackendInfo,
+    ScriptErrorType,
+)
 from tavern_scripts.policy.policy import Policy
 from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.choose import Candidate, Chosen, choose, host_candidates, refusal
 
 HOOK = "tavern_register_script_backends"
 
+_REMEMBERED = 8
+"""How many sets of candidates are known at once: those of different languages differ."""
+
 Key = tuple[object, ...]
+Contributions = list[tuple[HookResult[list[ScriptBackendInfo]], ScriptBackendInfo]]
 
 
 @dataclass(frozen=True)
 class _Settled:
-    """What was found out about the candidates that `key` identifies; `every`: about all of them."""
+    """What was found out about candidates; `every`: about all of them."""
 
-    key: Key
     chosen: Chosen | None
     reports: list[BackendReport]
     every: bool
@@ -35,54 +47,65 @@ class Sandboxes:
         self._context = context
         self._policy = policy
         self._settling = asyncio.Lock()
-        self._settled: _Settled | None = None
-        self._collected: tuple[int, list[HookResult[list[ScriptBackendInfo]]]] = (-1, [])
+        self._settled: LRUCache[Key, _Settled] = LRUCache(_REMEMBERED)
+        self._collected: tuple[tuple[int, int], Contributions] = ((-1, -1), [])
 
-    async def chosen(self) -> Chosen:
-        """Return the sandbox that is in force. Raises `Refused`, a `SecurityError`, where none holds."""
-        settled = await self._settle(every=False)
+    async def chosen(self, language: RunnableLanguage | None = None) -> Chosen:
+        """Return the sandbox that is in force for a language, or for any program of this machine. Raises `Refused`, a
+        `SecurityError`, where none holds."""
+        settled = await self._settle(language, every=False)
         if settled.chosen is None:
             raise Refused(ScriptErrorType.SECURITY, refusal(settled.reports))
         return settled.chosen
 
-    async def reports(self) -> list[BackendReport]:
-        """Return what is found out about each sandbox; all are tried out for it."""
-        return list((await self._settle(every=True)).reports)
+    async def interpreter(self, language: RunnableLanguage) -> str | None:
+        """Return what runs a language in the sandbox in force; None for a program of this machine, and where no sandbox
+        holds."""
+        if any(language in info.interpreters for _, info in await self._contributed()):
+            settled = await self._settle(language, every=False)
+            return settled.chosen.interpreters.get(language) if settled.chosen is not None else None
+        return None
 
-    async def _settle(self, *, every: bool) -> _Settled:
-        key, candidates = await self._candidates()
+    async def reports(self) -> list[BackendReport]:
+        """Return what is found out about each sandbox; all are tried out for it. What is in force for any language is
+        `chosen`."""
+        found: dict[str, list[BackendReport]] = {}
+        for language in (None, *get_args(RunnableLanguage)):
+            reports = (await self._settle(language, every=True)).reports
+            for name in dict.fromkeys(report.name for report in reports):
+                same = [report for report in reports if report.name == name]
+                if name not in found or any(report.chosen for report in same):
+                    found[name] = same
+        return [report for reports in found.values() for report in reports]
+
+    async def _settle(self, language: RunnableLanguage | None, *, every: bool) -> _Settled:
+        policy = self._policy()
+        contributed = [one for one in await self._contributed() if _candidate(*one).runs(language)]
+        parts = [(by.plugin, by.code, by.settings, info.name, info.handler, info.order) for by, info in contributed]
+        key = (language == "wasm", policy.allow_degraded, policy.unsafe_unsandboxed, *parts)
         async with self._settling:
-            settled = self._settled
-            if settled is None or settled.key != key or (every and not settled.every):
-                chosen, reports = await choose(candidates(), every=every)
-                settled = self._settled = _Settled(key, chosen, reports, every)
+            settled = self._settled.get(key)
+            if settled is None or (every and not settled.every):
+                own = host_candidates(
+                    allow_degraded=policy.allow_degraded,
+                    allow_unsandboxed=policy.unsafe_unsandboxed,
+                    log=self._context.log,
+                )
+                candidates = [*(_candidate(*one) for one in contributed), *own]
+                usable = [candidate for candidate in candidates if candidate.runs(language)]
+                chosen, reports = await choose(usable, every=every)
+                settled = self._settled[key] = _Settled(chosen, reports, every)
                 self._tell(settled)
             return settled
 
-    async def _candidates(self) -> tuple[Key, Callable[[], list[Candidate]]]:
-        """Return what could be used, and what shows that it is still the same."""
-        policy = self._policy()
-        contributed = [
-            (contribution, info) for contribution in await self._contributed() for info in contribution.value
-        ]
-        parts = [(c.plugin, c.code, info.name, info.handler, info.order) for c, info in contributed]
-        key = (policy.allow_degraded, policy.unsafe_unsandboxed, *parts)
-
-        def candidates() -> list[Candidate]:
-            own = host_candidates(
-                allow_degraded=policy.allow_degraded,
-                allow_unsandboxed=policy.unsafe_unsandboxed,
-                log=self._context.log,
-            )
-            return [*(_contributed(contribution, info) for contribution, info in contributed), *own]
-
-        return key, candidates
-
-    async def _contributed(self) -> list[HookResult[list[ScriptBackendInfo]]]:
+    async def _contributed(self) -> Contributions:
+        """Return the sandboxes of plugins, each with what its plugin answered; with other settings it may answer
+        something else."""
         hooks = self._context.hooks
-        if self._collected[0] != hooks.revision:
-            revision = hooks.revision
-            self._collected = (revision, await hooks.collect(HOOK) if hooks.implemented(HOOK) else [])
+        revision = (hooks.revision, self._context.settings.revision)
+        if self._collected[0] != revision:
+            answers = await hooks.collect(HOOK) if hooks.implemented(HOOK) else []
+            self._collected = (revision, [(answer, info) for answer in answers for info in answer.value])
         return self._collected[1]
 
     def _tell(self, settled: _Settled) -> None:
@@ -93,9 +116,9 @@ class Sandboxes:
             self._context.log.warning("scripts run in the sandbox %s: %s", settled.chosen.name, weaker)
 
 
-def _contributed(contribution: HookResult[list[ScriptBackendInfo]], info: ScriptBackendInfo) -> Candidate:
+def _candidate(answer: HookResult[list[ScriptBackendInfo]], info: ScriptBackendInfo) -> Candidate:
     def make() -> ScriptBackend:
-        backend: ScriptBackend = contribution.open(info.handler)
+        backend: ScriptBackend = answer.open(info.handler)
         return backend
 
-    return Candidate(f"{contribution.plugin}:{info.name}", make, info.order)
+    return Candidate(f"{answer.plugin}:{info.name}", make, info.order, interpreters=info.interpreters)

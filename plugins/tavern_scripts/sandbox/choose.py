@@ -4,13 +4,14 @@ chooses nothing where none holds; the caller refuses to run then."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from logging import Logger
 from pathlib import Path
+from typing import Any
 
 from tavern_host.contracts.errors import TavernError
-from tavern_scripts.api.scripts import BackendReport, IsolationCheck, ScriptBackend
+from tavern_scripts.api.scripts import BackendReport, IsolationCheck, RunnableLanguage, ScriptBackend
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
 from tavern_scripts.sandbox.executables import INSTALL_BUBBLEWRAP, INSTALL_SETPRIV, find_bubblewrap, find_setpriv
 from tavern_scripts.sandbox.supervised import Supervised
@@ -20,13 +21,23 @@ BUBBLEWRAP, BUBBLEWRAP_ROOT, LANDLOCK, UNSANDBOXED = "bubblewrap", "bubblewrap-r
 
 @dataclass(frozen=True)
 class Candidate:
-    """A sandbox that could be used: `make` makes it, or is None where `reason` says why it cannot be used at all."""
+    """A sandbox that could be used: `make` makes it, or is None where `reason` says why it cannot be used at all.
+    `interpreters` are those that it has inside; with none it runs the programs of this machine."""
 
     name: str
     make: Callable[[], ScriptBackend] | None
     order: int = 50
     reason: str = ""
     hint: str = ""
+    interpreters: Mapping[RunnableLanguage, str] = field(default_factory=dict)
+
+    def runs(self, language: RunnableLanguage | None) -> bool:
+        """Return whether it runs scripts in a language; None is for any program of this machine."""
+        return language in self.interpreters if self.interpreters else language != "wasm"
+
+    def report(self, **found: Any) -> BackendReport:
+        """Return what was found out about it."""
+        return BackendReport(name=self.name, languages=[*self.interpreters], hint=self.hint, **found)
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,7 @@ class Chosen:
     name: str
     backend: ScriptBackend
     weaker: tuple[str, ...] = ()
+    interpreters: Mapping[RunnableLanguage, str] = field(default_factory=dict)
 
 
 def host_candidates(*, allow_degraded: bool, allow_unsandboxed: bool, log: Logger) -> list[Candidate]:
@@ -67,11 +79,12 @@ async def choose(candidates: Sequence[Candidate], *, every: bool = False) -> tup
     for candidate in sorted(candidates, key=lambda candidate: candidate.order):
         if candidate.make is None or (chosen is not None and (not every or candidate.name == UNSANDBOXED)):
             reason = candidate.reason if candidate.make is None else "not tried: another one is in force"
-            reports.append(BackendReport(name=candidate.name, usable=False, reason=reason, hint=candidate.hint))
+            reports.append(candidate.report(usable=False, reason=reason))
             continue
         backend, report = await _try_out(candidate, candidate.make)
         if backend is not None and chosen is None:
-            chosen = Chosen(candidate.name, backend, tuple(getattr(backend, "weaker", ())))
+            weaker = tuple(getattr(backend, "weaker", ()))
+            chosen = Chosen(candidate.name, backend, weaker, candidate.interpreters)
             report = report.model_copy(update={"chosen": True})
         reports.append(report)
     return chosen, reports
@@ -79,6 +92,8 @@ async def choose(candidates: Sequence[Candidate], *, every: bool = False) -> tup
 
 def refusal(reports: Sequence[BackendReport]) -> str:
     """Return why no script is run on this machine, and what to do."""
+    if not reports:
+        return "no script of this language is run: no plugin that is loaded brings a sandbox for it"
     tried = "; ".join(f"{report.name}: {report.reason}" for report in reports if report.reason)
     hints = " ".join(dict.fromkeys(report.hint for report in reports if report.hint))
     return f"no script is run: no sandbox holds on this machine ({tried}). {hints}".strip()
@@ -114,6 +129,6 @@ async def _try_out(
     else:
         broken = [f"{check.name} ({check.observed})" for check in checks if not check.holds]
         if not broken:
-            return backend, BackendReport(name=candidate.name, usable=True, checks=checks)
+            return backend, candidate.report(usable=True, checks=checks).model_copy(update={"hint": ""})
         reason = f"these do not hold: {', '.join(broken)}"
-    return None, BackendReport(name=candidate.name, usable=False, reason=reason, checks=checks, hint=candidate.hint)
+    return None, candidate.report(usable=False, reason=reason, checks=checks)

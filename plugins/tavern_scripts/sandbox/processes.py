@@ -6,10 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-T = TypeVar("T")
+from collections.abc import Callable
 
 
 class Process:
@@ -68,21 +65,3 @@ class Process:
             os.waitid(os.P_PIDFD, self._descriptor, os.WEXITED)
         os.close(self._descriptor)
         self._descriptor = None
-
-
-async def to_the_end(work: Awaitable[T]) -> T:
-    """Wait until something has been done, even if the waiting is cancelled; then it is cancelled nevertheless."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            if task.cancelled():
-                raise
-            cancelled = error
-        except BaseException:
-            break
-    if cancelled is not None:
-        raise cancelled
-    return task.result()

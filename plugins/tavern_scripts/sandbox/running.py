@@ -13,14 +13,15 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tavern_host import clock
+from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptUsage
+from tavern_scripts.api.staging import Stage, StagingError, copy_out, fill, open_stage
 from tavern_scripts.sandbox.cgroups import Group, Groups
 from tavern_scripts.sandbox.guard import Guard
 from tavern_scripts.sandbox.pipes import Channel, Outlets, feed, read_all
-from tavern_scripts.sandbox.processes import Process, to_the_end
+from tavern_scripts.sandbox.processes import Process
 from tavern_scripts.sandbox.resources import limit
 from tavern_scripts.sandbox.spawn import spawn
-from tavern_scripts.sandbox.staging import Stage, StagingError, copy_out, fill, open_stage
 from tavern_scripts.sandbox.watch import Reason, Watch, tree
 
 ARGUMENTS, GATE, INFO = 4, 5, 6

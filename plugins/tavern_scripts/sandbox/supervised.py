@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_scripts.api.scripts import IsolationCheck, SandboxLaunch, SandboxMount, SandboxOutput
+from tavern_scripts.api.staging import Stage, open_plain_stage
 from tavern_scripts.sandbox import landlock
 from tavern_scripts.sandbox.cgroups import find_groups
 from tavern_scripts.sandbox.layout import SCRATCH, BadLaunch, check_target, installation
@@ -24,7 +25,6 @@ from tavern_scripts.sandbox.mount_points import MountPoints
 from tavern_scripts.sandbox.resources import process_limits
 from tavern_scripts.sandbox.running import Recipe, run_recipe
 from tavern_scripts.sandbox.seccomp import build_filter
-from tavern_scripts.sandbox.staging import Stage, open_plain_stage
 
 _INNER = Path(__file__).with_name("inner.py")
 _READABLE = (

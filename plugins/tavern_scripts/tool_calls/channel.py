@@ -21,9 +21,9 @@ from pydantic_core import from_json, to_json
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.tools import ToolDefinition
-from tavern_scripts.api.scripts import SandboxLaunch, ScriptErrorType, ScriptLanguage, ScriptLimits
+from tavern_scripts.api.piped_program import to_the_end
+from tavern_scripts.api.scripts import RunnableLanguage, SandboxLaunch, ScriptErrorType, ScriptLimits
 from tavern_scripts.results.refusal import Refused
-from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.sandbox.running import CALLS
 from tavern_scripts.tool_calls.module import with_module
 from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolError, ToolErrorType, ToolResult
@@ -62,7 +62,7 @@ class CallChannel(asyncio.Protocol):
         self.broken: Refused | None = None
         """Why the run has to end, if it has to."""
 
-    def attached_to(self, launch: SandboxLaunch, folder: Path, language: ScriptLanguage) -> SandboxLaunch:
+    def attached_to(self, launch: SandboxLaunch, folder: Path, language: RunnableLanguage) -> SandboxLaunch:
         """Return a program with its end of the channel and its module `tools`, made in the folder of the run.
         Blocking. Raises `InvalidInput`."""
         launch = with_module(launch, folder, language, self._tools)

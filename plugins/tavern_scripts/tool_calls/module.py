@@ -9,7 +9,7 @@ from pathlib import Path
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_scripts.api.code_mode import CodeStyle, ambiguous_names, function_names, signature
-from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, ScriptLanguage
+from tavern_scripts.api.scripts import RunnableLanguage, SandboxLaunch, SandboxMount
 from tavern_scripts.environments.environments import NODE_PACKAGES
 from tavern_scripts.workers.launches import RUNNERS
 
@@ -18,7 +18,7 @@ _PYTHON = f"{RUNNERS}/calls"
 
 
 def with_module(
-    launch: SandboxLaunch, folder: Path, language: ScriptLanguage, tools: Sequence[ToolDefinition]
+    launch: SandboxLaunch, folder: Path, language: RunnableLanguage, tools: Sequence[ToolDefinition]
 ) -> SandboxLaunch:
     """Write the module into the folder of a run; return a program that can import it. Blocking.
 

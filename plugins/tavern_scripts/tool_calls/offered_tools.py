@@ -12,8 +12,8 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied
 from tavern_scripts.api.code_mode import CODE_TOOL
+from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.policy.planner import Plan
-from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.tool_calls.channel import CallChannel
 from tavern_tools.api.tools import TOOL_MANAGER
 

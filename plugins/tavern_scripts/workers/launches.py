@@ -90,8 +90,9 @@ def launch_of(
         SandboxMount(target=OUTPUT, source=str(places.output), mode="staged"),
         *extra.mounts,
     ]
+    program_folder = "" if interpreter.inside else f"{Path(extra.interpreter or interpreter.program).parent}:"
     environment = {
-        "PATH": f"{Path(extra.interpreter or interpreter.program).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{program_folder}/usr/local/bin:/usr/bin:/bin",
         "HOME": "/tmp",
         "TMPDIR": "/tmp",
         "LANG": "C.UTF-8",

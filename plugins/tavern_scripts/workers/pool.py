@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 
 from tavern_host import clock
+from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.api.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
-from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.workers.warm_interpreter import LaunchShape, WarmInterpreter, shape_of
 
 MAX_SIZE = 16

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_scripts.api.scripts import SandboxMount, ScriptBackend
+from tavern_scripts.api.scripts import SandboxMount, ScriptBackend, ScriptErrorType, ScriptLanguage
 from tavern_scripts.environments.environments import Environment, Environments
 from tavern_scripts.environments.in_sandbox import environments_in, record_connection
 from tavern_scripts.environments.manifests import Manifest, Manifests
@@ -18,6 +18,7 @@ from tavern_scripts.network.proxy_access import ProxyAccess, proxy_access
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
 from tavern_scripts.policy.languages import Interpreters
 from tavern_scripts.policy.planner import MAX_CODE, Plan
+from tavern_scripts.results.refusal import Refused
 from tavern_scripts.sandbox.layout import installation
 from tavern_scripts.workers.launches import RunExtras
 
@@ -46,7 +47,7 @@ class RunResources:
         environment = await self._environment(plan, folder, backend, say)
         way = await self.network(plan.granted.hosts, plan.called, stack, call) if plan.granted.hosts else None
         mounts = [*(environment.mounts if environment is not None else ()), *(way.mounts if way is not None else ())]
-        if way is not None and way.prefix[0] != plan.interpreter.program:
+        if way is not None and way.prefix[0] != plan.interpreter.program and not plan.interpreter.inside:
             needed = installation(plan.interpreter.program)
             mounts += [SandboxMount(target=place, source=place) for place in needed]
         return RunExtras(
@@ -70,14 +71,20 @@ class RunResources:
         return proxy_access(path, (await self._interpreters.find("python")).program)
 
     async def _environment(self, plan: Plan, folder: Path, backend: ScriptBackend, say: Progress) -> Environment | None:
-        """Return the environment with the dependencies of a script, installed; None where it has none."""
+        """Return the environment with the dependencies of a script, installed; None where it has none. Raises `Refused`."""
+        language = plan.interpreter.language
+        if language == "wasm":
+            return None
         manifests, environments = self._environments(plan.policy.build_scripts, backend)
         if plan.script is None:
-            manifest = manifests.find(plan.interpreter.language, None, plan.request.code)
+            manifest = manifests.find(language, None, plan.request.code)
         else:
-            manifest = await asyncio.to_thread(_manifest, manifests, plan, folder)
+            manifest = await asyncio.to_thread(_manifest, manifests, language, plan.program.name, folder)
         if manifest is None:
             return None
+        if plan.interpreter.inside:
+            message = f"{plan.called} asks for packages, and the sandbox for {language} brings its own: add them there"
+            raise Refused(ScriptErrorType.DEPENDENCY, message)
         self._prune(environments)
         python = None if plan.interpreter.language == "python" else await self._interpreters.find("python")
         return await environments.ready(manifest, plan.interpreter, say, python=python)
@@ -100,9 +107,8 @@ class RunResources:
         self._context.tasks.spawn(environments.prune(days * _DAY), name="remove dependencies that nobody uses")
 
 
-def _manifest(manifests: Manifests, plan: Plan, folder: Path) -> Manifest | None:
+def _manifest(manifests: Manifests, language: ScriptLanguage, name: str, folder: Path) -> Manifest | None:
     """Return the manifest of a script's dependencies, or None where it has none. Blocking."""
-    language = plan.interpreter.language
-    with (folder / plan.program.name).open("rb") as file:
+    with (folder / name).open("rb") as file:
         code = file.read(MAX_CODE).decode("utf-8", "replace")
-    return manifests.find(language, folder, code, plan.program.name)
+    return manifests.find(language, folder, code, name)

@@ -18,9 +18,9 @@ from cachetools import LRUCache
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
+from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptBackend, ScriptErrorType
 from tavern_scripts.results.refusal import Refused
-from tavern_scripts.sandbox.processes import to_the_end
 from tavern_scripts.workers.launches import FILES, OUTPUT, RUNNERS, SCRIPT
 from tavern_scripts.workers.sandboxed_program import SandboxedProgram
 from tavern_scripts.workers.session_call import MARK, PLACES, BadReport, Call, CallOutput, frame_of, measured

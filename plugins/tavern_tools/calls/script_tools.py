@@ -16,9 +16,9 @@ from tavern_host.contracts.tools import ToolDefinition
 from tavern_scripts.api.scripts import (
     LANGUAGE_SUFFIXES,
     SCRIPT_EXECUTION,
+    RunnableLanguage,
     ScriptErrorType,
     ScriptFile,
-    ScriptLanguage,
     ScriptRequest,
     ScriptResult,
     SecurityContext,
@@ -73,7 +73,7 @@ def script_request(tool: ToolDefinition, arguments: dict[str, JsonValue], code: 
         raise ToolFailure(ToolErrorType.SECURITY, f"{tool.id} is no script that can be run: {wrong}") from None
 
 
-def language_of(path: str | None) -> ScriptLanguage | None:
+def language_of(path: str | None) -> RunnableLanguage | None:
     """Return the language that the end of a script's name says, if it says one."""
     return LANGUAGE_SUFFIXES.get(PurePosixPath(path or "").suffix)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -18,7 +18,7 @@ from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.settings import SettingItem
 from tavern_host.contracts.tools import ToolCaching, ToolDefinition, ToolImplementation, ToolKind, ToolRate
-from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES
+from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES, RunnableLanguage
 from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.parameters import Parameters
 from tavern_tools.catalog.schemas import Location, Schema, schema_problems
@@ -40,7 +40,7 @@ KINDS: dict[str, ToolKind] = {
     "script": "script",
     "external-script": "script",
 }
-_LANGUAGES = ("python", "nodejs", "bun")
+_LANGUAGES: tuple[RunnableLanguage, ...] = get_args(RunnableLanguage)
 _SPELLINGS = {
     "workflow_id": ("workflowId",),
     "node_type": ("nodeType",),

@@ -16,7 +16,7 @@ from typing import Any
 from tavern_host.contracts.documents import read_document
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.tools import ToolDefinition, ToolKind
-from tavern_scripts.api.scripts import LANGUAGE_SUFFIXES
+from tavern_scripts.api.scripts import CODE_SUFFIXES
 from tavern_tools.api.toolfiles import MAX_SOURCE, ToolFile, ToolFileProblem, ToolSource
 from tavern_tools.builtin.project_folder import Steps, list_folder, read
 from tavern_tools.catalog.definitions import KINDS
@@ -133,7 +133,7 @@ class ToolFolders:
             steps = read_path(path)
         except InvalidInput:
             return None
-        if not steps or PurePosixPath(steps[-1]).suffix not in LANGUAGE_SUFFIXES or path != "/".join(steps):
+        if not steps or PurePosixPath(steps[-1]).suffix not in CODE_SUFFIXES or path != "/".join(steps):
             return None
         if any(step.startswith(".") or step == _COMPILED for step in steps):
             return None

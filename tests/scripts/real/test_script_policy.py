@@ -114,7 +114,7 @@ async def test_a_command_that_is_more_than_a_script_is_refused(scripts: Scripts)
         ("python a.py \0", "no argument of a program can hold"),
         *((f"python a.py {sign} x", f"holds {sign[0]!r}") for sign in (";", "&&", "|", ">", "$(id)", "`id`", "\n")),
         ("python 'a.py", "cannot be taken apart"),
-        ("sh a.sh", "must begin with one of python, python3, node, nodejs, bun, found 'sh'"),
+        ("sh a.sh", "must begin with one of python, python3, node, nodejs, bun, wasmtime, found 'sh'"),
         ("/usr/bin/python3 a.py", "must begin with one of"),
         ("python -m http.server", "after python comes the script, found '-m'"),
         ("node --eval 1", "after node comes the script"),
@@ -137,7 +137,7 @@ async def test_a_command_that_is_more_than_a_script_is_refused(scripts: Scripts)
 async def test_a_policy_that_cannot_be_read_lets_nothing_run(tmp_path: Path) -> None:
     rows: list[Any] = [
         ("folders", "scripts", "must be a list of texts, found 'scripts'"),
-        ("languages", ["cobol"], "must be one of python, nodejs, bun, found 'cobol'"),
+        ("languages", ["cobol"], "must be one of python, nodejs, bun, wasm, found 'cobol'"),
         ("interpreters", {"python": "python3"}, "must be an object with absolute paths of programs by language"),
         ("approvedScripts", {}, "must be a list of texts"),
         ("allowedHosts", ["https://api.example.com"], "'https://api.example.com' is no host that can be"),

@@ -1,0 +1,112 @@
+"""A program of this machine whose input and output are pipes, for sandboxes of plugins. It isolates nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+from tavern_scripts.api.scripts import SandboxOutput
+
+T = TypeVar("T")
+
+_CHUNK = 64 << 10
+_WAITING = 8
+"""How many pieces of output wait to be taken; then no more is read, and the program waits."""
+
+
+class PipedProgram:
+    """One run of a program, without a shell and with no environment but the one given.
+
+    `start` it, iterate over `outputs` to its end, and `stop` it in any case; `status` is its exit code then, negative
+    for a signal.
+    """
+
+    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], *, descriptors: Sequence[int] = ()) -> None:
+        """`descriptors` are those of this process that it is given besides, under the same numbers."""
+        self._argv = argv
+        self._environment = environment
+        self._descriptors = descriptors
+        self._process: asyncio.subprocess.Process | None = None
+        self._queue: asyncio.Queue[SandboxOutput | None] = asyncio.Queue(_WAITING)
+
+    @property
+    def status(self) -> int | None:
+        """How it ended; None where it has not."""
+        return self._process.returncode if self._process is not None else None
+
+    async def start(self) -> None:
+        """Start it. Raises `OSError`."""
+        self._process = await asyncio.create_subprocess_exec(
+            *self._argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(self._environment),
+            cwd="/",
+            pass_fds=self._descriptors,
+            start_new_session=True,
+            limit=_CHUNK,
+        )
+
+    async def outputs(self, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
+        """Feed it from `stdin`, yield what it writes, and wait for its end."""
+        process = self._process
+        assert process is not None and process.stdin and process.stdout and process.stderr
+        reading = (self._read("stdout", process.stdout), self._read("stderr", process.stderr))
+        tasks = [asyncio.create_task(work) for work in (self._feed(process.stdin, stdin), *reading)]
+        try:
+            still_open = len(reading)
+            while still_open:
+                output = await self._queue.get()
+                if output is None:
+                    still_open -= 1
+                else:
+                    yield output
+            await process.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await to_the_end(asyncio.gather(*tasks, return_exceptions=True))
+
+    async def stop(self) -> None:
+        """Kill it, if it runs still, and wait for its end."""
+        process = self._process
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await to_the_end(process.wait())
+
+    async def _read(self, kind: Literal["stdout", "stderr"], pipe: asyncio.StreamReader) -> None:
+        while data := await pipe.read(_CHUNK):
+            await self._queue.put(SandboxOutput(kind=kind, data=data))
+        await self._queue.put(None)
+
+    async def _feed(self, pipe: asyncio.StreamWriter, stdin: AsyncIterator[bytes]) -> None:
+        try:
+            async for data in stdin:
+                pipe.write(data)
+                await pipe.drain()
+        except (BrokenPipeError, ConnectionResetError):  # it reads no more
+            pass
+        finally:
+            pipe.close()
+
+
+async def to_the_end(work: Awaitable[T]) -> T:
+    """Wait until something has been done, even if the waiting is cancelled; then it is cancelled nevertheless."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except BaseException:
+            break
+    if cancelled is not None:
+        raise cancelled
+    return task.result()

@@ -1,0 +1,211 @@
+"""Runs one module of WebAssembly: the program of a process of its own, which imports wasmtime and nothing of the host.
+
+On stdin comes the job, its length in four bytes before it, and then what the module reads. How it ended is written to
+the descriptor `report`; where nothing is, the process was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import wasmtime
+
+_OVERHEAD = 256 << 20
+"""How many bytes of memory the compiler and this program may have besides the module's."""
+
+_OWN_FILES = 16
+"""How many files this program has open itself."""
+
+_STACK = 1 << 20
+_TABLES = 16
+_TABLE_ELEMENTS = 1 << 20
+_MOST_MODULE = 64 << 20
+_TICK = 0.05
+_GRACE = 1.0
+"""How many seconds a module has to come back from a call of the system, once it is interrupted."""
+
+_TRAPPED = 134
+"""The exit code of a module that broke a rule, as that of a program that aborts."""
+
+_ENTRIES = 10_000
+
+
+def main() -> None:
+    """Read the job, carry it out, and report how it ended."""
+    size = int.from_bytes(_exactly(4), "big")
+    job: dict[str, Any] = json.loads(_exactly(size))
+    _limit(job)
+    sys.path.append(job["packages"])
+    watch = Watch(job)
+    code, reason = 1, None
+    try:
+        code = _run(job, watch)
+    except Failed as failed:
+        reason = failed.reason
+        print(failed, file=sys.stderr, flush=True)
+    except MemoryError:
+        reason = "memory"
+    watch.report(_TRAPPED if watch.reason else code, watch.reason or reason)
+
+
+class Failed(Exception):
+    """A module that cannot be run."""
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Watch:
+    """Interrupts the module when its time is over, when it has filled its space, or when the host is gone."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.reason: str | None = None
+        self._job = job
+        self._host = os.getppid()
+        self._until = time.monotonic() + job["wall"]
+
+    def begin(self, engine: wasmtime.Engine) -> None:
+        """Watch from now on, in a thread."""
+        threading.Thread(target=self._watch, args=(engine,), daemon=True).start()
+
+    def report(self, code: int, reason: str | None) -> None:
+        """Say how it ended, and end."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        peak = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        found = {"code": code, "reason": reason, "cpu": (used.ru_utime + used.ru_stime) * 1000, "peak": peak}
+        os.write(self._job["report"], json.dumps(found).encode())
+        os._exit(0)
+
+    def _watch(self, engine: wasmtime.Engine) -> None:
+        while self.reason is None:
+            time.sleep(_TICK)
+            if os.getppid() != self._host:
+                os._exit(1)
+            if time.monotonic() > self._until:
+                self.reason = "wall"
+            elif any(_used(folder) > self._job["space"] for folder in self._job["written"]):
+                self.reason = "files"
+        engine.increment_epoch()
+        time.sleep(_GRACE)
+        self.report(_TRAPPED, self.reason)
+
+
+def _run(job: dict[str, Any], watch: Watch) -> int:
+    """Return the exit code of the module. Raises `Failed`."""
+    import wasmtime
+
+    engine = wasmtime.Engine(_config())
+    watch.begin(engine)
+    called = job["argv"][0]
+    data = Path(job["module"]).read_bytes() if Path(job["module"]).stat().st_size <= _MOST_MODULE else b""
+    if not data.startswith(b"\0asm"):
+        raise Failed(f"{called} is no module of WebAssembly, or has more than {_MOST_MODULE >> 20} MB")
+    if data[4:8] != b"\1\0\0\0":
+        raise Failed(f"{called} is a component of WebAssembly; a script is a core module for WASI preview 1")
+    try:
+        module = wasmtime.Module(engine, data)
+        linker = wasmtime.Linker(engine)
+        linker.define_wasi()
+        store = wasmtime.Store(engine)
+        store.set_limits(job["memory"], _TABLE_ELEMENTS, instances=1, tables=_TABLES, memories=1)
+        store.set_wasi(_wasi(job))
+        store.set_epoch_deadline(1)
+        instance = linker.instantiate(store, module)
+        start = instance.exports(store).get("_start")
+        if not isinstance(start, wasmtime.Func):
+            raise Failed(f"{called} has no function _start: build it as a command, not as a library")
+        start(store)
+    except wasmtime.ExitTrap as ended:
+        return int(ended.code)
+    except wasmtime.Trap as trap:
+        print(trap.message, file=sys.stderr, flush=True)
+        return _TRAPPED
+    except wasmtime.WasmtimeError as error:
+        text = str(error)
+        raise Failed(f"{called} cannot be run: {text}", "memory" if "exceeds memory limits" in text else None) from None
+    return 0
+
+
+def _config() -> wasmtime.Config:
+    """Return what a module may use: nothing that has a memory, or a thread, which is not limited."""
+    import wasmtime
+
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    config.parallel_compilation = False
+    config.max_wasm_stack = _STACK
+    config.wasm_threads = False
+    config.shared_memory = False
+    config.wasm_gc = False
+    config.wasm_multi_memory = False
+    config.wasm_memory64 = False
+    return config
+
+
+def _wasi(job: dict[str, Any]) -> wasmtime.WasiConfig:
+    """Return what a module sees: its words, its variables, its pipes, and the folders that it was granted."""
+    import wasmtime
+
+    wasi = wasmtime.WasiConfig()
+    wasi.argv = job["argv"]
+    wasi.env = [*job["environment"].items()]
+    wasi.inherit_stdin()
+    wasi.inherit_stdout()
+    wasi.inherit_stderr()
+    for folder, target, changes in job["folders"]:
+        wasi.preopen_dir(folder, target, changes)
+    return wasi
+
+
+def _limit(job: dict[str, Any]) -> None:
+    """Bound what this process may use."""
+    cpu, memory, files = int(job["cpu"]) + 1, job["memory"] + _OVERHEAD, job["files"] + _OWN_FILES
+    wanted = {
+        resource.RLIMIT_CPU: (cpu, cpu + 1),
+        resource.RLIMIT_DATA: (memory, memory),
+        resource.RLIMIT_FSIZE: (job["file_size"], job["file_size"]),
+        resource.RLIMIT_NOFILE: (files, files),
+        resource.RLIMIT_CORE: (0, 0),
+    }
+    for kind, values in wanted.items():
+        _, most = resource.getrlimit(kind)
+        resource.setrlimit(kind, values if most < 0 else (min(values[0], most), min(values[1], most)))
+
+
+def _used(folder: str) -> int:
+    """Return how many bytes a folder takes; no more than a number of entries is looked at, which is too much, too."""
+    total, entries = 0, 0
+    for path, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            entries += 1
+            try:
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512  # noqa: PTH118
+            except OSError:
+                continue
+            if entries > _ENTRIES:
+                return 1 << 62
+    return total
+
+
+def _exactly(size: int) -> bytes:
+    """Read so many bytes, and no more: what follows is for the module."""
+    data = b""
+    while len(data) < size:
+        part = os.read(0, size - len(data))
+        if not part:
+            os._exit(1)
+        data += part
+    return data
+
+
+if __name__ == "__main__":
+    main()
