@@ -1,4 +1,4 @@
-"""The sandbox of modules of WebAssembly: each runs by wasmtime in a process of its own, which this side feeds and kills.
+"""The sandbox of modules of WebAssembly: wasmtime runs each in a process of its own, which this side feeds and kills.
 The module sees the folders that its launch mounts and nothing else of this machine."""
 
 from __future__ import annotations
@@ -79,9 +79,7 @@ class Wasmtime:
             yield ended
         finally:
             os.close(report)
-            if program is not None:
-                await program.stop()
-            await to_the_end(asyncio.to_thread(_remove, folders, box))
+            await to_the_end(_clean(program, folders, box))
 
 
 class _Counted:
@@ -161,6 +159,8 @@ def _packages() -> str | None:
     return str(Path(found.origin).parent.parent) if found is not None and found.origin else None
 
 
-def _remove(folders: Folders, box: Path) -> None:
+async def _clean(program: PipedProgram | None, folders: Folders, box: Path) -> None:
+    if program is not None:
+        await program.stop()
     folders.close()
-    shutil.rmtree(box, ignore_errors=True)
+    await asyncio.to_thread(shutil.rmtree, box, ignore_errors=True)

@@ -53,6 +53,7 @@ def main() -> None:
         print(failed, file=sys.stderr, flush=True)
     except MemoryError:
         reason = "memory"
+    watch.look()
     watch.report(_TRAPPED if watch.reason else code, watch.reason or reason)
 
 
@@ -85,15 +86,19 @@ class Watch:
         os.write(self._job["report"], json.dumps(found).encode())
         os._exit(0)
 
+    def look(self) -> None:
+        """Find out whether the module has had too much."""
+        if time.monotonic() > self._until:
+            self.reason = self.reason or "wall"
+        elif any(_used(folder) > self._job["space"] for folder in self._job["written"]):
+            self.reason = self.reason or "files"
+
     def _watch(self, engine: wasmtime.Engine) -> None:
         while self.reason is None:
             time.sleep(_TICK)
             if os.getppid() != self._host:
                 os._exit(1)
-            if time.monotonic() > self._until:
-                self.reason = "wall"
-            elif any(_used(folder) > self._job["space"] for folder in self._job["written"]):
-                self.reason = "files"
+            self.look()
         engine.increment_epoch()
         time.sleep(_GRACE)
         self.report(_TRAPPED, self.reason)

@@ -74,9 +74,11 @@ class PipedProgram:
         """Kill it, if it runs still, and wait for its end."""
         process = self._process
         if process is not None:
+            assert process.stdout and process.stderr
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-            await to_the_end(process.wait())
+            # asyncio waits for the ends of pipes, too, and sees none of one that is full
+            await to_the_end(asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait()))
 
     async def _read(self, kind: Literal["stdout", "stderr"], pipe: asyncio.StreamReader) -> None:
         while data := await pipe.read(_CHUNK):
