@@ -35,7 +35,7 @@ _LIMITS = ScriptLimits(
 )
 _SECONDS = 30.0
 _NO_DEADLINE = 3600.0
-_READ, _OUTPUT = 4, 5
+_OUTPUT, _READ = 4, 5
 """The descriptors of the folders, in the order in which they are given; 3 is /tmp."""
 
 _ATTEMPTS: Sequence[tuple[str, int, str, bool, bool]] = (

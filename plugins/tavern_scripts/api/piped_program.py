@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from typing import Literal, TypeVar
 
-from tavern_scripts.api.scripts import SandboxOutput
+from tavern_scripts.api.scripts import SandboxOutput, ScriptUsage
 
 T = TypeVar("T")
 
@@ -23,13 +24,24 @@ class PipedProgram:
     for a signal.
     """
 
-    def __init__(self, argv: Sequence[str], environment: Mapping[str, str], *, descriptors: Sequence[int] = ()) -> None:
-        """`descriptors` are those of this process that it is given besides, under the same numbers."""
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        descriptors: Sequence[int] = (),
+        before: bytes = b"",
+    ) -> None:
+        """`descriptors` are those of this process that it is given besides, under the same numbers. It reads what is
+        `before` its input first."""
         self._argv = argv
         self._environment = environment
         self._descriptors = descriptors
+        self._before = before
         self._process: asyncio.subprocess.Process | None = None
         self._queue: asyncio.Queue[SandboxOutput | None] = asyncio.Queue(_WAITING)
+        self._since = time.perf_counter()
+        self._sizes = {"input": 0, "stdout": 0, "stderr": 0}
 
     @property
     def status(self) -> int | None:
@@ -50,12 +62,26 @@ class PipedProgram:
             limit=_CHUNK,
         )
 
-    async def outputs(self, stdin: AsyncIterator[bytes]) -> AsyncIterator[SandboxOutput]:
-        """Feed it from `stdin`, yield what it writes, and wait for its end."""
+    def usage(self, *, cpu_ms: float | None = None, peak_memory: int | None = None) -> ScriptUsage:
+        """Return what was used since it was made, with what was measured elsewhere."""
+        return ScriptUsage(
+            wall_ms=(time.perf_counter() - self._since) * 1000,
+            cpu_ms=cpu_ms,
+            peak_memory=peak_memory,
+            input=self._sizes["input"],
+            output=self._sizes["stdout"],
+            log=self._sizes["stderr"],
+        )
+
+    async def outputs(
+        self, stdin: AsyncIterator[bytes], enough: Coroutine[None, None, None]
+    ) -> AsyncIterator[SandboxOutput]:
+        """Feed it from `stdin`, yield what it writes, and wait for its end; it is killed when `enough` returns."""
         process = self._process
         assert process is not None and process.stdin and process.stdout and process.stderr
         reading = (self._read("stdout", process.stdout), self._read("stderr", process.stderr))
-        tasks = [asyncio.create_task(work) for work in (self._feed(process.stdin, stdin), *reading)]
+        works = (self._feed(process.stdin, stdin), self._killed_after(enough), *reading)
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             still_open = len(reading)
             while still_open:
@@ -63,6 +89,7 @@ class PipedProgram:
                 if output is None:
                     still_open -= 1
                 else:
+                    self._sizes[output.kind] += len(output.data)
                     yield output
             await process.wait()
         finally:
@@ -75,10 +102,18 @@ class PipedProgram:
         process = self._process
         if process is not None:
             assert process.stdout and process.stderr
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            self._kill()
             # asyncio waits for the ends of pipes, too, and sees none of one that is full
             await to_the_end(asyncio.gather(process.stdout.read(), process.stderr.read(), process.wait()))
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _killed_after(self, enough: Coroutine[None, None, None]) -> None:
+        await enough
+        self._kill()
 
     async def _read(self, kind: Literal["stdout", "stderr"], pipe: asyncio.StreamReader) -> None:
         while data := await pipe.read(_CHUNK):
@@ -87,7 +122,9 @@ class PipedProgram:
 
     async def _feed(self, pipe: asyncio.StreamWriter, stdin: AsyncIterator[bytes]) -> None:
         try:
+            pipe.write(self._before)
             async for data in stdin:
+                self._sizes["input"] += len(data)
                 pipe.write(data)
                 await pipe.drain()
         except (BrokenPipeError, ConnectionResetError):  # it reads no more

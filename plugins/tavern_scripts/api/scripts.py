@@ -49,6 +49,10 @@ LANGUAGE_SUFFIXES: Mapping[str, RunnableLanguage] = {**CODE_SUFFIXES, ".wasm": "
 """The language of any script that does not say it."""
 
 
+PROXY_SOCKET = "/run/tavern/proxy.sock"
+"""Where a sandbox that has a network finds the socket of its proxy."""
+
+
 class FileAccess(Model):
     """Which files a script asks for: patterns relative to its own folder (`self`, `./*`, `.cache/**`)."""
 
@@ -265,9 +269,10 @@ class ProgramRequest(Model):
 class SandboxLaunch(Model):
     """A program to be run inside of a sandbox. All paths but the sources of mounts are those inside.
 
-    `proxy` is the socket on this side that its only network is, if any; inside it is reached as the environment's
-    `HTTP_PROXY` says. `channel`: the program may write its result to the descriptor 3. Without `address_space` memory
-    is limited by what is used only, not by what is reserved. Of `limits`, `wall` is left to the output's reader.
+    `proxy` is the socket on this side that its only network is, if any; inside it is PROXY_SOCKET, and reached as the
+    environment's `HTTP_PROXY` says. `channel`: the program may write its result to the descriptor 3.
+    Without `address_space` memory is limited by what is used only, not by what is reserved. Of `limits`, `wall` is left
+    to the output's reader.
     `calls` is a descriptor of this process, one end of a pair of sockets, that the program has as 7 (TAVERN_CALLS_FD).
     A `lasting` program runs as long as a host: it is looked at less often while it does nothing, and the first output
     says that it began. `user` is who it runs as where root makes the sandbox, in place of any unused user.

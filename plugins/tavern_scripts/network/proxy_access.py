@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tavern_scripts.api.scripts import SandboxMount
+from tavern_scripts.api.scripts import PROXY_SOCKET, SandboxMount
 from tavern_scripts.network.relay import PORT, environment
-from tavern_scripts.sandbox.layout import PROXY_SOCKET
 
 RELAY = "/tavern/relay.py"
 """Where the relay is seen inside."""

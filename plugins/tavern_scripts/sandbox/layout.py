@@ -8,10 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount
-
-PROXY_SOCKET = "/run/tavern/proxy.sock"
-"""Where a sandbox that has a network finds the socket of its proxy."""
+from tavern_scripts.api.scripts import PROXY_SOCKET, SandboxLaunch, SandboxMount
 
 SCRATCH = ("/tmp", "/dev/shm")
 """The places that every program may write to; what is there is gone with it."""

@@ -44,6 +44,9 @@ class RunResources:
         self, plan: Plan, folder: Path, backend: ScriptBackend, stack: AsyncExitStack, call: CallContext, say: Progress
     ) -> RunExtras:
         """Return the environment, mounts and proxy of a run; `folder` is where its script lies. Raises `Refused`."""
+        if plan.granted.hosts and plan.interpreter.inside and plan.interpreter.language != "python":
+            message = f"{plan.called} gets to no hosts: the way there is a program of Python, which its sandbox has not"
+            raise Refused(ScriptErrorType.SECURITY, f"{message}; ask for no hosts")
         environment = await self._environment(plan, folder, backend, say)
         way = await self.network(plan.granted.hosts, plan.called, stack, call) if plan.granted.hosts else None
         mounts = [*(environment.mounts if environment is not None else ()), *(way.mounts if way is not None else ())]

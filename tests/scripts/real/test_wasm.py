@@ -47,7 +47,7 @@ def add(scripts: Scripts, name: str, text: str) -> str:
 
 
 def launch_of(folder: Path, text: str, **others: Any) -> SandboxLaunch:
-    """Return the launch of a module whose folder has the descriptor 4 and whose output has 5."""
+    """Return the launch of a module whose folder has the descriptor 5 and whose output has 4."""
     put(folder / "script", "main.wasm", text)
     (folder / "output").mkdir(exist_ok=True)
     mounts = [read("/script", folder / "script"), staged("/output", folder / "output")]
@@ -178,7 +178,7 @@ async def test_a_module_sees_the_folders_that_it_was_granted_and_nothing_else(tm
     with Failures() as failures:
         for path, writes, works in rows:
             with failures.row(path):
-                came = await run(Wasmtime(), launch_of(folder, opening(path, descriptor=4, writes=writes)))
+                came = await run(Wasmtime(), launch_of(folder, opening(path, descriptor=5, writes=writes)))
                 assert came.ended.exit_code == 0, came
                 assert (came.stdout == b"0") == works and (works or came.stdout in REFUSED), came.stdout
     assert secret.read_text() == "secret"
@@ -188,14 +188,14 @@ async def test_links_that_a_module_makes_lead_nowhere_and_are_not_kept(tmp_path:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     link = """(call $say
-          (call $path_symlink (i32.const 1024) (i32.const 9) (i32.const 5) (i32.const 1100) (i32.const 1)))
+          (call $path_symlink (i32.const 1024) (i32.const 9) (i32.const 4) (i32.const 1100) (i32.const 1)))
         (call $put (i32.const 1200) (i32.const 1))
-        (call $say (call $path_open (i32.const 5) (i32.const 1) (i32.const 1110) (i32.const 8)
+        (call $say (call $path_open (i32.const 4) (i32.const 1) (i32.const 1110) (i32.const 8)
           (i32.const 0) (i64.const 2) (i64.const 0) (i32.const 0) (i32.const 512)))
         (call $put (i32.const 1200) (i32.const 1))
-        (call $say (call $path_symlink (i32.const 1120) (i32.const 4) (i32.const 5) (i32.const 1130) (i32.const 1)))
+        (call $say (call $path_symlink (i32.const 1120) (i32.const 4) (i32.const 4) (i32.const 1130) (i32.const 1)))
         (call $put (i32.const 1200) (i32.const 1))
-        (call $say (call $path_link (i32.const 4) (i32.const 0) (i32.const 1140) (i32.const 9) (i32.const 5)
+        (call $say (call $path_link (i32.const 5) (i32.const 0) (i32.const 1140) (i32.const 9) (i32.const 4)
           (i32.const 1150) (i32.const 1)))"""
     data = [(1024, "../../../"), (1100, "l"), (1110, "l/secret"), (1120, "/etc"), (1130, "m"), (1140, "main.wasm")]
     launch = launch_of(tmp_path, module(link, data=[*data, (1150, "h"), (1200, " ")]))
@@ -208,17 +208,17 @@ async def test_links_that_a_module_makes_lead_nowhere_and_are_not_kept(tmp_path:
 
 async def test_single_files_are_seen_where_they_were_granted(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
-    launch = launch_of(tmp_path, opening("data/a.txt", descriptor=4))
+    launch = launch_of(tmp_path, opening("data/a.txt", descriptor=5))
     mounts = [read("/script/main.wasm", tmp_path / "script" / "main.wasm"), staged("/output", tmp_path / "output")]
     launch = launch.model_copy(update={"mounts": [*mounts, read("/script/data/a.txt", tmp_path / "a.txt")]})
     assert (await run(Wasmtime(), launch)).stdout == b"0"
     (tmp_path / "script" / "hidden").write_text("x")
-    put(tmp_path / "script", "main.wasm", opening("hidden", descriptor=4))
+    put(tmp_path / "script", "main.wasm", opening("hidden", descriptor=5))
     assert (await run(Wasmtime(), launch)).stdout in REFUSED
 
 
 async def test_what_a_module_writes_is_kept_after_a_clean_end_alone(tmp_path: Path) -> None:
-    text = writing("x", descriptor=5, pieces=1)
+    text = writing("x", descriptor=4, pieces=1)
     await run(Wasmtime(), launch_of(tmp_path, text.replace("(call $say (global", "unreachable (call $say (global")))
     assert [*(tmp_path / "output").iterdir()] == []
     await run(Wasmtime(), launch_of(tmp_path, text))
@@ -236,13 +236,13 @@ async def test_memory_ends_at_the_limit(modules: Scripts) -> None:
 
 async def test_space_and_files_end_at_the_limit(modules: Scripts) -> None:
     for name, text in (
-        ("long.wasm", writing("x", descriptor=5, pieces=1000)),
-        ("many.wasm", writing("x", descriptor=5, pieces=20, files=20)),
+        ("long.wasm", writing("x", descriptor=4, pieces=1000)),
+        ("many.wasm", writing("x", descriptor=4, pieces=20, files=20)),
         ("scratch.wasm", writing("x", descriptor=3, pieces=20, files=20)),
     ):
         said = await modules.error(ScriptErrorType.RESOURCE, script_path=add(modules, name, text))
         assert "filled the space" in said
-    kept = writing("x", descriptor=5, pieces=4)
+    kept = writing("x", descriptor=4, pieces=4)
     assert (await modules.run(script_path=add(modules, "kept.wasm", kept))).files[0].size == 4 << 16
 
 
