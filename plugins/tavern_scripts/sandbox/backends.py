@@ -109,6 +109,9 @@ class Sandboxes:
         return self._collected[1]
 
     def _tell(self, settled: _Settled) -> None:
+        for report in settled.reports:
+            if report.languages and report.reason and not report.usable:
+                self._context.log.warning("the sandbox %s is not used: %s", report.name, report.reason)
         if settled.chosen is None:
             self._context.log.warning("%s", refusal(settled.reports))
         elif settled.chosen.weaker:
