@@ -49,7 +49,7 @@ class Containers:
             code, _, _ = await ask([engine.program, "image", "inspect", "--format", "{{.Id}}", image])
             if code != 0:
                 raise ServiceUnavailable(f"the image is not on this machine: {engine.program} pull {image}")
-        checks = [await prove(self, program) for program in self._images]
+        checks = [await prove(self, program, engine, self.made) for program in self._images]
         return [check for found in checks for check in found]
 
     async def engine(self) -> Engine:

@@ -10,16 +10,21 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_containers.arguments import Engine
 from tavern_containers.engines import state_of
 from tavern_host.contracts.errors import ServiceUnavailable
-from tavern_scripts.api.scripts import IsolationCheck, SandboxLaunch, SandboxMount, SandboxOutput, ScriptLimits
-
-if TYPE_CHECKING:
-    from tavern_containers.backend import Containers
+from tavern_scripts.api.scripts import (
+    IsolationCheck,
+    SandboxLaunch,
+    SandboxMount,
+    SandboxOutput,
+    ScriptBackend,
+    ScriptLimits,
+)
 
 _MB = 1 << 20
 _LIMITS = ScriptLimits(
@@ -82,15 +87,16 @@ if (given.do === "look")
 """
 
 
-async def prove(backend: Containers, program: str) -> list[IsolationCheck]:
-    """Try out every property of containers in which a program runs, and return what was observed of each. Raises
-    `ServiceUnavailable` where it does not get to its end."""
+async def prove(backend: ScriptBackend, program: str, engine: Engine, made: Sequence[str]) -> list[IsolationCheck]:
+    """Try out every property of containers in which a program runs, and return what was observed of each; `made` are
+    the ids of those that are there at any time. Raises `ServiceUnavailable` where it does not get to its end."""
     async with asyncio.timeout(_SECONDS):
-        checks = [*await _look(backend, program), await _use_up_memory(backend, program), await _end(backend, program)]
+        checks = [*await _look(backend, program), await _use_up_memory(backend, program)]
+        checks.append(await _end(backend, program, engine, made))
     return [check.model_copy(update={"name": f"{program}: {check.name}"}) for check in checks]
 
 
-async def _look(backend: Containers, program: str) -> list[IsolationCheck]:
+async def _look(backend: ScriptBackend, program: str) -> list[IsolationCheck]:
     token = f"canary-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory(prefix=token) as name, socket.create_server(("127.0.0.1", 0)) as server:
         folder = Path(name)
@@ -136,18 +142,17 @@ def _judged(found: dict[str, Any], token: str) -> list[IsolationCheck]:
     ]
 
 
-async def _use_up_memory(backend: Containers, program: str) -> IsolationCheck:
+async def _use_up_memory(backend: ScriptBackend, program: str) -> IsolationCheck:
     _, _, ended = await _run(backend, program, {"do": "memory"})
     return _check("memory", ended.reason == "memory", f"ended by {ended.reason or ended.exit_code}")
 
 
-async def _end(backend: Containers, program: str) -> IsolationCheck:
+async def _end(backend: ScriptBackend, program: str, engine: Engine, made: Sequence[str]) -> IsolationCheck:
     began: list[str] = []
     async with aclosing(backend.run(_launch(program), _given({"do": "sleep"}))) as outputs:  # type: ignore[type-var]
         async for output in outputs:
-            began = [*backend.made] if output.kind == "stdout" else []
+            began = [*made] if output.kind == "stdout" else []
             break
-    engine = await backend.engine()
     left = [one for one in began if await state_of(engine, one)]
     return _check("ending", bool(began) and not left, f"containers before it: {len(began)}, after it: {len(left)}")
 
@@ -165,7 +170,7 @@ def _launch(
 
 
 async def _run(
-    backend: Containers,
+    backend: ScriptBackend,
     program: str,
     facts: dict[str, JsonValue],
     mounts: Sequence[SandboxMount] = (),

@@ -7,7 +7,6 @@ import os
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tavern_scripts.api.scripts import (
@@ -22,16 +21,7 @@ from tavern_scripts.api.scripts import (
 _MB = 1 << 20
 _PAGES = 256
 _LIMITS = ScriptLimits(
-    wall=10,
-    cpu=10,
-    memory=_PAGES << 16,
-    processes=1,
-    files=64,
-    file_size=8 * _MB,
-    scratch=2 * _MB,
-    input=_MB,
-    output=_MB,
-    log=_MB,
+    wall=10, cpu=10, memory=_PAGES << 16, processes=1, files=64, file_size=_MB, scratch=_MB, input=1, output=1, log=1
 )
 _SECONDS = 30.0
 _NO_DEADLINE = 3600.0
@@ -85,19 +75,14 @@ async def prove(backend: ScriptBackend) -> list[IsolationCheck]:
         return [check for task in tasks for check in task.result()]
 
 
-@dataclass
-class _Came:
-    stdout: bytes = b""
-    stderr: bytes = b""
-    ended: SandboxOutput = field(default_factory=lambda: SandboxOutput(kind="ended", reason="broken"))
-
-
 async def _attempts(backend: ScriptBackend, folder: Path, modules: Path) -> list[IsolationCheck]:
-    came = await _run(backend, _launch(modules / "attempts.wasm", folder))
-    if came.ended.exit_code != 0 or len(came.stdout) != len(_ATTEMPTS) + 4:
-        said = (came.stderr or came.ended.data).decode("utf-8", "replace").strip()
+    read = SandboxMount(target="/read", source=str(folder / "read"))
+    output = SandboxMount(target="/output", source=str(folder / "output"), mode="staged")
+    stdout, stderr, ended = await _run(backend, _launch(modules / "attempts.wasm", read, output))
+    if ended.exit_code != 0 or len(stdout) != len(_ATTEMPTS) + 4:
+        said = (stderr or ended.data).decode("utf-8", "replace").strip()
         return [IsolationCheck(name="running", holds=False, observed=f"a module did not get to its end: {said}")]
-    worked = [byte == ord("0") for byte in came.stdout]
+    worked = [byte == ord("0") for byte in stdout]
     checks = [
         IsolationCheck(name=name, holds=did == must, observed="it worked" if did else "it was refused")
         for (name, _, _, _, must), did in zip(_ATTEMPTS, worked[: len(_ATTEMPTS)], strict=True)
@@ -118,14 +103,14 @@ def _check(name: str, holds: bool, what: str, right: str, wrong: str) -> Isolati
 
 
 async def _interruption(backend: ScriptBackend, module: Path) -> list[IsolationCheck]:
-    came = await _run(backend, _launch(module, limits=_LIMITS.model_copy(update={"wall": 0.2})))
-    held = came.ended.exit_code == -9 and b"interrupt" in came.stderr
+    _, stderr, ended = await _run(backend, _launch(module, wall=0.2))
+    held = ended.exit_code == -9 and b"interrupt" in stderr
     return [_check("interruption", held, "an endless loop was", "interrupted", "not interrupted")]
 
 
 async def _end(backend: ScriptBackend, module: Path) -> list[IsolationCheck]:
     before: list[int] = []
-    running = backend.run(_launch(module, limits=_LIMITS.model_copy(update={"wall": _NO_DEADLINE})), _nothing())
+    running = backend.run(_launch(module, wall=_NO_DEADLINE), _nothing())
     async with aclosing(running):  # type: ignore[type-var]
         async for output in running:
             before = await asyncio.to_thread(_holding, module.parent) if output.kind == "stdout" else []
@@ -136,34 +121,29 @@ async def _end(backend: ScriptBackend, module: Path) -> list[IsolationCheck]:
 
 
 async def _foreign(backend: ScriptBackend, module: Path) -> list[IsolationCheck]:
-    came = await _run(backend, _launch(module))
-    holds = came.ended.exit_code == 1 and b"unknown import" in came.stderr
-    return [_check("imports", holds, "a function that is not of WASI was", "refused", "found")]
+    _, stderr, ended = await _run(backend, _launch(module))
+    return [
+        _check(
+            "imports",
+            ended.exit_code == 1 and b"unknown import" in stderr,
+            "a function that is not of WASI was",
+            "refused",
+            "found",
+        )
+    ]
 
 
-def _launch(module: Path, folder: Path | None = None, *, limits: ScriptLimits = _LIMITS) -> SandboxLaunch:
-    places = [SandboxMount(target="/module", source=str(module.parent))]
-    if folder is not None:
-        places = [
-            SandboxMount(target="/read", source=str(folder / "read")),
-            SandboxMount(target="/output", source=str(folder / "output"), mode="staged"),
-            *places,
-        ]
-    environment = {"ONE": "1"} if folder is not None else {}
-    return SandboxLaunch(argv=[f"/module/{module.name}"], environment=environment, mounts=places, limits=limits)
+def _launch(module: Path, *mounts: SandboxMount, wall: float = _SECONDS) -> SandboxLaunch:
+    places = [*mounts, SandboxMount(target="/module", source=str(module.parent))]
+    limits = _LIMITS.model_copy(update={"wall": wall})
+    return SandboxLaunch(argv=[f"/module/{module.name}"], environment={"ONE": "1"}, mounts=places, limits=limits)
 
 
-async def _run(backend: ScriptBackend, launch: SandboxLaunch) -> _Came:
-    came = _Came()
+async def _run(backend: ScriptBackend, launch: SandboxLaunch) -> tuple[bytes, bytes, SandboxOutput]:
     async with aclosing(backend.run(launch, _nothing())) as outputs:  # type: ignore[type-var]
-        async for output in outputs:
-            if output.kind == "ended":
-                came.ended = output
-            elif output.kind == "stdout":
-                came.stdout += output.data
-            else:
-                came.stderr += output.data
-    return came
+        came = [output async for output in outputs]
+    said = {kind: b"".join(output.data for output in came if output.kind == kind) for kind in ("stdout", "stderr")}
+    return said["stdout"], said["stderr"], came[-1]
 
 
 def _lay_out(folder: Path) -> Path:
@@ -176,12 +156,8 @@ def _lay_out(folder: Path) -> Path:
     (folder / "secret" / "secret").write_text("secret", encoding="utf-8")
     (folder / "read" / "link").symlink_to(folder / "secret" / "secret")
     (folder / "read" / "folder").symlink_to("../secret")
-    modules = {
-        "modules/attempts": _attempting(),
-        "modules/loop": _LOOP,
-        "modules/foreign": _FOREIGN,
-        "alone/sleep": _SLEEP,
-    }
+    modules = {"modules/attempts": _attempting(), "modules/loop": _LOOP}
+    modules |= {"modules/foreign": _FOREIGN, "alone/sleep": _SLEEP}
     for name, text in modules.items():
         (folder / f"{name}.wasm").write_bytes(wat2wasm(text))
     return folder / "modules"

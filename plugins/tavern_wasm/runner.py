@@ -29,7 +29,7 @@ _TABLES = 16
 _TABLE_ELEMENTS = 1 << 20
 _MOST_MODULE = 64 << 20
 _TICK = 0.05
-_GRACE = 1.0
+_GRACE = 5.0
 """How many seconds a module has to come back from a call of the system, once it is interrupted."""
 
 _TRAPPED = 134
