@@ -78,6 +78,8 @@ async def tavern_startup(context):
 """
 ALL_OTHERS = tuple(entry.name for entry in entry_points(group="tavern_host.plugins"))
 """What a host can do without where only pages are told."""
+WITH_PROCESSES = ("tavern-wasm",)
+"""What begins processes to find out whether its sandbox holds."""
 STARTUP = {"hooks": ["hook:server:host:startup"]}
 
 
@@ -175,7 +177,7 @@ def _hook(permission: PermissionInfo) -> Row | None:
     name = info.name
     if name not in _TRIGGERS and name not in _DECLARING:
         return None
-    answer, tries, without = _DECLARING.get(name) or ("None", _called(name, _TRIGGERS[name]), ())
+    answer, tries, without = _DECLARING.get(name) or ("None", _called(name, _TRIGGERS[name]), WITH_PROCESSES)
     code = f"""
 from helpers.forwarding import forwarding
 from tavern_host import AGENT_RUNTIME, CommandInfo, RouteInfo, ServiceInfo, UiDeclaration

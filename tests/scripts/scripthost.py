@@ -67,7 +67,7 @@ async def scripts_of(
     async with Host(root, trust=trust, settings=named, folders=folders_of) as host:
         scripts = Scripts(host)
         if not _holding:
-            _holding.append(any(report.chosen for report in await scripts.service.backends()))
+            _holding.append(any(report.chosen and not report.languages for report in await scripts.service.backends()))
         if not _holding[0]:
             pytest.skip("no sandbox holds on this machine: see `tavern scripts doctor`")
         yield scripts

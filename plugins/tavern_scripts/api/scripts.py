@@ -322,7 +322,7 @@ class ScriptBackendInfo(Model):
     handler: Handler
     description: str = ""
     order: int = 50
-    interpreters: dict[RunnableLanguage, str] = Field(default_factory=dict)
+    interpreters: dict[str, str] = Field(default_factory=dict)
 
 
 class ScriptBackend(Protocol):

@@ -29,7 +29,7 @@ class Candidate:
     order: int = 50
     reason: str = ""
     hint: str = ""
-    interpreters: Mapping[RunnableLanguage, str] = field(default_factory=dict)
+    interpreters: Mapping[str, str] = field(default_factory=dict)
 
     def runs(self, language: RunnableLanguage | None) -> bool:
         """Return whether it runs scripts in a language; None is for any program of this machine."""
@@ -47,7 +47,7 @@ class Chosen:
     name: str
     backend: ScriptBackend
     weaker: tuple[str, ...] = ()
-    interpreters: Mapping[RunnableLanguage, str] = field(default_factory=dict)
+    interpreters: Mapping[str, str] = field(default_factory=dict)
 
 
 def host_candidates(*, allow_degraded: bool, allow_unsandboxed: bool, log: Logger) -> list[Candidate]:
