@@ -11,6 +11,9 @@ from tavern_scripts.api.scripts import PROXY_SOCKET, SandboxLaunch
 from tavern_scripts.api.staging import StagingError
 
 NOBODY = 65534
+LABEL = "tavern-host"
+"""The label of containers, with the number of the process that made them."""
+
 _CONFIG = "TAVERN_CONFIG_"
 """How the names of variables begin whose values nobody sees in the list of processes."""
 
@@ -42,7 +45,7 @@ def create_arguments(
     words += [f"--memory={memory}", f"--memory-swap={memory}", f"--pids-limit={limits.processes}"]
     words += [f"--cpus={engine.cpus:g}", f"--ulimit=cpu={cpu}:{cpu + 1}", "--ulimit=core=0"]
     words += [f"--ulimit=nofile={limits.files}", f"--ulimit=fsize={limits.file_size}"]
-    words += ["--hostname=sandbox", f"--workdir={launch.folder}"]
+    words += ["--hostname=sandbox", f"--workdir={launch.folder}", f"--label={LABEL}={os.getpid()}"]
     words.append(f"--tmpfs={_TMP}:rw,nosuid,nodev,mode=1777,size={limits.scratch}")
     for mount in launch.mounts:
         source = places.get(mount.target, Path(mount.source))

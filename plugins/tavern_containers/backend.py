@@ -11,7 +11,7 @@ from typing import Any
 
 from tavern_containers import PROGRAMS, images
 from tavern_containers.arguments import NOBODY, Engine, create_arguments, hidden_variables
-from tavern_containers.engines import ask, find_engine, state_of, variables
+from tavern_containers.engines import about, ask, find_engine, remove_orphans, variables
 from tavern_host import PluginContext
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_scripts.api.piped_program import PipedProgram, to_the_end
@@ -49,6 +49,7 @@ class Containers:
             code, _, _ = await ask([engine.program, "image", "inspect", "--format", "{{.Id}}", image])
             if code != 0:
                 raise ServiceUnavailable(f"the image is not on this machine: {engine.program} pull {image}")
+        await remove_orphans(engine)
         checks = [await prove(self, program, engine, self.made) for program in self._images]
         return [check for found in checks for check in found]
 
@@ -103,7 +104,7 @@ class Containers:
 
     async def _ended(self, engine: Engine, box: _Container) -> SandboxOutput:
         """Return how a container ended, as its engine knows it."""
-        state = await state_of(engine, box.id)
+        state = await about(engine, box.id, "State")
         assert box.program is not None
         end: dict[str, Any] = {"usage": box.program.usage()}
         code = int(state.get("ExitCode", box.program.status or 0))

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_containers.arguments import Engine
-from tavern_containers.engines import state_of
+from tavern_containers.engines import about
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_scripts.api.scripts import (
     IsolationCheck,
@@ -153,7 +153,7 @@ async def _end(backend: ScriptBackend, program: str, engine: Engine, made: Seque
         async for output in outputs:
             began = [*made] if output.kind == "stdout" else []
             break
-    left = [one for one in began if await state_of(engine, one)]
+    left = [one for one in began if await about(engine, one, "State")]
     return _check("ending", bool(began) and not left, f"containers before it: {len(began)}, after it: {len(left)}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tavern_containers.arguments import Engine
+from tavern_containers.arguments import LABEL, Engine
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_scripts.api.piped_program import PipedProgram
 
@@ -62,12 +62,21 @@ async def ask(argv: Sequence[str], hidden: Mapping[str, str] | None = None) -> t
     return code, said["stdout"].decode("utf-8", "replace"), said["stderr"].decode("utf-8", "replace")
 
 
-async def state_of(engine: Engine, container: str) -> dict[str, Any]:
-    """Return what an engine knows of the state of a container; nothing, where it does not say."""
+async def about(engine: Engine, container: str, part: str) -> dict[str, Any]:
+    """Return what an engine knows of a part of a container, such as its `State`; nothing, where it does not say."""
     code, said, _ = await ask([engine.program, "container", "inspect", container])
     found = _read(said) if code == 0 else None
-    state = found[0].get("State") if isinstance(found, list) and found and isinstance(found[0], dict) else None
-    return state if isinstance(state, dict) else {}
+    known = found[0].get(part) if isinstance(found, list) and found and isinstance(found[0], dict) else None
+    return known if isinstance(known, dict) else {}
+
+
+async def remove_orphans(engine: Engine) -> None:
+    """Remove the containers of hosts that were killed."""
+    _, said, _ = await ask([engine.program, "ps", "--all", "--quiet", "--filter", f"label={LABEL}"])
+    for container in said.split():
+        labels = (await about(engine, container, "Config")).get("Labels") or {}
+        if not await asyncio.to_thread(Path(f"/proc/{labels.get(LABEL)}").exists):
+            await ask([engine.program, "rm", "--force", "--volumes", container])
 
 
 def _read(text: str) -> Any:
@@ -78,9 +87,7 @@ def _read(text: str) -> Any:
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    no_pieces: tuple[bytes, ...] = ()
-    for piece in no_pieces:
-        yield piece
+    yield b""
 
 
 async def _never() -> None:

@@ -43,23 +43,13 @@ def main() -> None:
     _limit(job)
     sys.path.append(job["packages"])
     watch = Watch(job)
-    code, reason = 1, None
     try:
-        code = _run(job, watch)
-    except Failed as failed:
-        reason = failed.reason
-        print(failed, file=sys.stderr, flush=True)
+        code, reason, message = _run(job, watch)
     except MemoryError:
-        reason = "memory"
+        code, reason, message = 1, "memory", ""
+    if message:
+        print(message, file=sys.stderr, flush=True)
     watch.report(_TRAPPED if watch.reason else code, watch.reason or reason)
-
-
-class Failed(Exception):
-    """A module that cannot be run."""
-
-    def __init__(self, message: str, reason: str | None = None) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class Watch:
@@ -95,8 +85,8 @@ class Watch:
         self.report(_TRAPPED, self.reason)
 
 
-def _run(job: dict[str, Any], watch: Watch) -> int:
-    """Return the exit code of the module. Raises `Failed`."""
+def _run(job: dict[str, Any], watch: Watch) -> tuple[int, str | None, str]:
+    """Return the exit code of the module, the limit that it would have broken, if any, and what is to be said of it."""
     import wasmtime
 
     engine = wasmtime.Engine(_config())
@@ -104,9 +94,9 @@ def _run(job: dict[str, Any], watch: Watch) -> int:
     called = job["argv"][0]
     data = Path(job["module"]).read_bytes() if Path(job["module"]).stat().st_size <= _MOST_MODULE else b""
     if not data.startswith(b"\0asm"):
-        raise Failed(f"{called} is no module of WebAssembly, or has more than {_MOST_MODULE >> 20} MB")
+        return 1, None, f"{called} is no module of WebAssembly, or has more than {_MOST_MODULE >> 20} MB"
     if data[4:8] != b"\1\0\0\0":
-        raise Failed(f"{called} is a component of WebAssembly; a script is a core module for WASI preview 1")
+        return 1, None, f"{called} is a component of WebAssembly; a script is a core module for WASI preview 1"
     try:
         module = wasmtime.Module(engine, data)
         linker = wasmtime.Linker(engine)
@@ -118,17 +108,16 @@ def _run(job: dict[str, Any], watch: Watch) -> int:
         instance = linker.instantiate(store, module)
         start = instance.exports(store).get("_start")
         if not isinstance(start, wasmtime.Func):
-            raise Failed(f"{called} has no function _start: build it as a command, not as a library")
+            return 1, None, f"{called} has no function _start: build it as a command, not as a library"
         start(store)
     except wasmtime.ExitTrap as ended:
-        return int(ended.code)
+        return int(ended.code), None, ""
     except wasmtime.Trap as trap:
-        print(trap.message, file=sys.stderr, flush=True)
-        return _TRAPPED
+        return _TRAPPED, None, trap.message
     except wasmtime.WasmtimeError as error:
-        text = str(error)
-        raise Failed(f"{called} cannot be run: {text}", "memory" if "exceeds memory limits" in text else None) from None
-    return 0
+        reason = "memory" if "exceeds memory limits" in str(error) else None
+        return 1, reason, f"{called} cannot be run: {error}"
+    return 0, None, ""
 
 
 def _config() -> wasmtime.Config:
@@ -137,13 +126,10 @@ def _config() -> wasmtime.Config:
 
     config = wasmtime.Config()
     config.epoch_interruption = True
-    config.parallel_compilation = False
     config.max_wasm_stack = _STACK
-    config.wasm_threads = False
-    config.shared_memory = False
-    config.wasm_gc = False
-    config.wasm_multi_memory = False
-    config.wasm_memory64 = False
+    for name in ("wasm_threads", "shared_memory", "wasm_gc", "wasm_multi_memory", "wasm_memory64"):
+        setattr(config, name, False)
+    config.parallel_compilation = False
     return config
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def test_a_container_has_what_was_granted_and_nothing_else() -> None:
         *("--cap-drop=all", "--security-opt=no-new-privileges", "--user=65534:65534", "--log-driver=none"),
         *("--memory=134217728", "--memory-swap=134217728", "--pids-limit=16", "--cpus=1.5"),
         *("--ulimit=cpu=11:12", "--ulimit=core=0", "--ulimit=nofile=64", "--ulimit=fsize=8388608"),
-        *("--hostname=sandbox", "--workdir=/script", "--tmpfs=/tmp:rw,nosuid,nodev,mode=1777,size=4194304"),
+        *("--hostname=sandbox", "--workdir=/script", f"--label=tavern-host={os.getpid()}"),
+        "--tmpfs=/tmp:rw,nosuid,nodev,mode=1777,size=4194304",
         "--mount=type=bind,source=/home/ada/scripts,target=/script,readonly",
         "--mount=type=bind,source=/tmp/box/0,target=/output",
         *("--env=HOME=/tmp", "--env=TAVERN_CONFIG_API_KEY", "--entrypoint=python3", DIGEST),

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from helpers.waiting import until
 
+from tavern_containers.arguments import Engine
 from tavern_containers.backend import Containers
+from tavern_containers.engines import remove_orphans
 from tavern_host import Host
 from tavern_host.projects import make_project
 from tavern_scripts.api.scripts import SandboxLaunch, ScriptErrorType
@@ -200,6 +202,10 @@ async def test_scripts_run_in_real_containers(containers: Scripts) -> None:
     asking = "# /// script\n# dependencies = ['x']\n# ///\n"
     said = await containers.error(ScriptErrorType.DEPENDENCY, code=asking, language="python")
     assert "brings its own" in said
+    asked = [os.environ["TAVERN_CONTAINER_ENGINE"], "create", "--label=tavern-host=999999999"]
+    orphan = (await asyncio.to_thread(told, *asked, os.environ["TAVERN_CONTAINER_IMAGE"], "python3")).stdout.strip()
+    assert orphan
+    await remove_orphans(Engine(os.environ["TAVERN_CONTAINER_ENGINE"]))
     tasks = [asyncio.create_task(containers.python("import time\ntime.sleep(100)")) for _ in range(3)]
     await asyncio.sleep(1)
     for task in tasks:
