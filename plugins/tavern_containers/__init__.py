@@ -34,8 +34,8 @@ def tavern_register_script_backends(context: PluginContext) -> list[ScriptBacken
 def images(context: PluginContext) -> dict[ScriptLanguage, str]:
     """Return the images by language. Raises `Misconfigured`: one without a digest could be another one tomorrow."""
     found: dict[ScriptLanguage, str] = {}
-    given = context.settings.get("images") or {}
-    for name, image in given.items() if isinstance(given, dict) else [("images", given)]:
+    configured = context.settings.get("images") or {}
+    for name, image in configured.items() if isinstance(configured, dict) else [("images", configured)]:
         language = next((language for language in PROGRAMS if language == name), None)
         if language is None or not isinstance(image, str) or not _IMAGE.fullmatch(image):
             raise Misconfigured(

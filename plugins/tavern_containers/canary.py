@@ -43,23 +43,23 @@ _SECONDS = 120.0
 
 _PYTHON = """
 import json, os, socket, sys, time
-given = json.load(sys.stdin)
+facts = json.load(sys.stdin)
 def works(what):
     try:
         return bool(what()) or True
     except Exception:
         return False
-if given["do"] == "sleep":
+if facts["do"] == "sleep":
     print("began", flush=True)
     time.sleep(600)
 kept = []
-while given["do"] == "memory":
+while facts["do"] == "memory":
     kept.append(bytearray(b"x" * (1 << 20)))
 about = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
 print(json.dumps({
-    "reads": [path for path in given["reads"] if works(lambda: open(path).close())],
-    "writes": [path for path in given["writes"] if works(lambda: open(path, "w").close())],
-    "reached": works(lambda: socket.create_connection(("127.0.0.1", given["port"]), timeout=2).close()),
+    "reads": [path for path in facts["reads"] if works(lambda: open(path).close())],
+    "writes": [path for path in facts["writes"] if works(lambda: open(path, "w").close())],
+    "reached": works(lambda: socket.create_connection(("127.0.0.1", facts["port"]), timeout=2).close()),
     "interfaces": os.listdir("/sys/class/net") if os.path.isdir("/sys/class/net") else [],
     "others": [name for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()],
     "status": {name: value.strip() for name, value in about.items()}, "variables": list(os.environ.values()),
@@ -68,22 +68,22 @@ print(json.dumps({
 """
 _SCRIPT = """
 const fs = require("fs");
-const given = JSON.parse(fs.readFileSync(0, "utf8"));
+const facts = JSON.parse(fs.readFileSync(0, "utf8"));
 const works = (what) => { try { what(); return true; } catch { return false; } };
-if (given.do === "sleep") { console.log("began"); setTimeout(() => {}, 600000); }
-for (const kept = []; given.do === "memory";) kept.push(Buffer.alloc(1 << 20, 120));
+if (facts.do === "sleep") { console.log("began"); setTimeout(() => {}, 600000); }
+for (const kept = []; facts.do === "memory";) kept.push(Buffer.alloc(1 << 20, 120));
 const lines = fs.readFileSync("/proc/self/status", "utf8").split("\\n").filter(Boolean);
 const about = lines.map((line) => line.split(/:(.*)/s));
 const tell = (reached) => { console.log(JSON.stringify({
-  reads: given.reads.filter((path) => works(() => fs.closeSync(fs.openSync(path)))),
-  writes: given.writes.filter((path) => works(() => fs.closeSync(fs.openSync(path, "w")))), reached,
+  reads: facts.reads.filter((path) => works(() => fs.closeSync(fs.openSync(path)))),
+  writes: facts.writes.filter((path) => works(() => fs.closeSync(fs.openSync(path, "w")))), reached,
   interfaces: fs.existsSync("/sys/class/net") ? fs.readdirSync("/sys/class/net") : [],
   others: fs.readdirSync("/proc").filter((name) => /^[0-9]+$/.test(name) && Number(name) !== process.pid),
   status: Object.fromEntries(about.map(([name, value]) => [name, value.trim()])),
   variables: Object.values(process.env), uid: process.getuid(),
 })); process.exit(0); };
-if (given.do === "look")
-  require("net").connect(given.port, "127.0.0.1").on("connect", () => tell(true)).on("error", () => tell(false));
+if (facts.do === "look")
+  require("net").connect(facts.port, "127.0.0.1").on("connect", () => tell(true)).on("error", () => tell(false));
 """
 
 
@@ -149,7 +149,7 @@ async def _use_up_memory(backend: ScriptBackend, program: str) -> IsolationCheck
 
 async def _end(backend: ScriptBackend, program: str, engine: Engine, made: Sequence[str]) -> IsolationCheck:
     began: list[str] = []
-    async with aclosing(backend.run(_launch(program), _given({"do": "sleep"}))) as outputs:  # type: ignore[type-var]
+    async with aclosing(backend.run(_launch(program), _stdin_of({"do": "sleep"}))) as outputs:  # type: ignore[type-var]
         async for output in outputs:
             began = [*made] if output.kind == "stdout" else []
             break
@@ -179,7 +179,7 @@ async def _run(
     said = {"stdout": b"", "stderr": b""}
     ended = SandboxOutput(kind="ended", reason="broken")
     launch = _launch(program, mounts, environment)
-    async with aclosing(backend.run(launch, _given(facts))) as outputs:  # type: ignore[type-var]
+    async with aclosing(backend.run(launch, _stdin_of(facts))) as outputs:  # type: ignore[type-var]
         async for output in outputs:
             if output.kind == "ended":
                 ended = output
@@ -188,5 +188,5 @@ async def _run(
     return said["stdout"], said["stderr"], ended
 
 
-async def _given(facts: dict[str, JsonValue]) -> AsyncIterator[bytes]:
+async def _stdin_of(facts: dict[str, JsonValue]) -> AsyncIterator[bytes]:
     yield json.dumps(facts).encode()

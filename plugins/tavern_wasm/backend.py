@@ -100,14 +100,14 @@ async def _close(program: PipedProgram | None, staged: StagedFolders) -> None:
 
 
 def _check(launch: SandboxLaunch) -> None:
-    """Raise `StagingError` for what no module can be given."""
+    """Raise `StagingError` for what no module can have."""
     if launch.proxy is not None:
         raise StagingError("a module of WebAssembly has no network that could be granted: ask for no hosts")
     if launch.channel or launch.calls is not None:
         raise StagingError("a module of WebAssembly has its result on stdout, and calls no tools")
     for word in (*launch.argv, *launch.environment.values()):
         if "\0" in word:
-            raise StagingError(f"a module cannot be given {word!r:.100}, which has a zero byte in it")
+            raise StagingError(f"a module cannot have {word!r:.100}, which has a zero byte in it")
 
 
 def _job(launch: SandboxLaunch, seen: Sequence[Seen], report: int) -> dict[str, Any]:

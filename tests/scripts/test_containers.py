@@ -22,14 +22,14 @@ DIGEST = f"docker.io/library/python@sha256:{'0' * 64}"
 
 
 def launch_of(**others: Any) -> SandboxLaunch:
-    given = {
+    fields = {
         "argv": ["python3", "-B", "/script/main.py", "--fast"],
         "environment": {"HOME": "/tmp", "TAVERN_CONFIG_API_KEY": "a secret"},
         "folder": "/script",
         "mounts": [read("/script", "/home/ada/scripts"), staged("/output", "/home/ada/output")],
         "limits": LIMITS,
     }
-    return SandboxLaunch(**{**given, **others})
+    return SandboxLaunch(**{**fields, **others})
 
 
 def arguments_of(launch: SandboxLaunch, engine: Engine | None = None) -> list[str]:
@@ -78,9 +78,9 @@ def test_what_would_be_another_argument_is_refused() -> None:
         {"environment": {"A": "\0"}},
     ]
     with Failures() as failures:
-        for given in rows:
-            with failures.row(str(given)), pytest.raises(StagingError):
-                arguments_of(launch_of(**given))
+        for fields in rows:
+            with failures.row(str(fields)), pytest.raises(StagingError):
+                arguments_of(launch_of(**fields))
 
 
 async def test_an_image_has_a_digest_and_a_language(tmp_path: Path) -> None:

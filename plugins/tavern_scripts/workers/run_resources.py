@@ -74,7 +74,7 @@ class RunResources:
         return proxy_access(path, (await self._interpreters.find("python")).program)
 
     async def _environment(self, plan: Plan, folder: Path, backend: ScriptBackend, say: Progress) -> Environment | None:
-        """Return the environment with the dependencies of a script, installed; None where it has none. Raises `Refused`."""
+        """Return the environment with the dependencies of a script, or None where it has none. Raises `Refused`."""
         language = plan.interpreter.language
         if language == "wasm":
             return None

@@ -1,5 +1,5 @@
-"""Scripts in containers: what an engine is told, what is left, and why there are none. With a real engine and an image,
-which TAVERN_CONTAINER_ENGINE and TAVERN_CONTAINER_IMAGE name, they run there too."""
+"""Scripts in containers: how an engine is called, what is left, and why there are none. Where TAVERN_CONTAINER_ENGINE
+and TAVERN_CONTAINER_IMAGE name a real engine and an image, they run there too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tavern_containers.engines import remove_orphans
 from tavern_host import Host
 from tavern_host.projects import make_project
 from tavern_scripts.api.scripts import SandboxLaunch, ScriptErrorType
-from tests.scripts.sandboxes import LIMITS, collected, given, processes_with, read, staged
+from tests.scripts.sandboxes import LIMITS, collected, processes_with, read, staged, stdin_of
 from tests.scripts.scripthost import PREFIX, Scripts
 from tests.scripts.test_containers import DIGEST
 
@@ -79,7 +79,7 @@ async def host_of(tmp_path: Path, **settings: Any) -> AsyncIterator[Host]:
         yield host
 
 
-def told(*argv: str) -> subprocess.CompletedProcess[bytes]:
+def run_command(*argv: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(argv, capture_output=True, check=False)
 
 
@@ -99,7 +99,7 @@ async def test_a_container_is_made_started_fed_and_removed_by_its_id(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("A_SECRET_OF_THE_HOST", "secret")
-    came = await collected(recorded.backend.run(recorded.launch(), given(b'{"a":', b"1}")))
+    came = await collected(recorded.backend.run(recorded.launch(), stdin_of(b'{"a":', b"1}")))
     assert (came.stdout, came.ended.exit_code, came.ended.reason) == (b'{"a":1}', 0, None)
     calls = recorded.calls()
     assert [call[0] for call in calls] == ["info", "create", "start", "container", "rm"]
@@ -116,7 +116,7 @@ async def test_a_container_is_made_started_fed_and_removed_by_its_id(
 
 async def test_who_stops_listening_removes_the_container_and_leaves_nothing(recorded: Recorded) -> None:
     (recorded.folder / "sleep").touch()
-    async with aclosing(recorded.backend.run(recorded.launch(), given())) as outputs:  # type: ignore[type-var]
+    async with aclosing(recorded.backend.run(recorded.launch(), stdin_of())) as outputs:  # type: ignore[type-var]
         async for output in outputs:
             assert output.data == b"began\n"
             break
@@ -126,7 +126,7 @@ async def test_who_stops_listening_removes_the_container_and_leaves_nothing(reco
 
 
 async def test_cancelling_while_a_container_is_made_removes_it(recorded: Recorded) -> None:
-    running = asyncio.create_task(collected(recorded.backend.run(recorded.launch(), given())))
+    running = asyncio.create_task(collected(recorded.backend.run(recorded.launch(), stdin_of())))
     await until(lambda: (recorded.folder / "calls").exists() and "create" in (recorded.folder / "calls").read_text())
     running.cancel()
     await asyncio.wait([running])
@@ -136,13 +136,13 @@ async def test_cancelling_while_a_container_is_made_removes_it(recorded: Recorde
 
 async def test_an_engine_that_makes_no_container_says_why(recorded: Recorded) -> None:
     (recorded.folder / "refuse").touch()
-    came = await collected(recorded.backend.run(recorded.launch(), given()))
+    came = await collected(recorded.backend.run(recorded.launch(), stdin_of()))
     assert came.ended.reason == "broken" and "made no container: no space left on device" in came.said
     foreign = SandboxLaunch(argv=["/usr/bin/uv"], limits=LIMITS)
-    came = await collected(recorded.backend.run(foreign, given()))
+    came = await collected(recorded.backend.run(foreign, stdin_of()))
     assert "/usr/bin/uv is in no image" in came.said
     channel = SandboxLaunch(argv=["python3"], limits=LIMITS, channel=True)
-    assert "has no descriptors" in (await collected(recorded.backend.run(channel, given()))).said
+    assert "has no descriptors" in (await collected(recorded.backend.run(channel, stdin_of()))).said
 
 
 async def test_without_an_engine_scripts_run_as_ever_and_the_reason_is_said(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_without_an_engine_scripts_run_as_ever_and_the_reason_is_said(tmp_
 
 async def test_a_client_without_its_engine_says_so(tmp_path: Path) -> None:
     docker = shutil.which("docker")
-    if docker is None or (await asyncio.to_thread(told, docker, "info")).returncode == 0:
+    if docker is None or (await asyncio.to_thread(run_command, docker, "info")).returncode == 0:
         pytest.skip("needs a docker client without an engine")
     async with host_of(tmp_path, images={"python": DIGEST}, engine=docker) as host:
         reports = {report.name: report for report in await Scripts(host).service.backends()}
@@ -203,7 +203,9 @@ async def test_scripts_run_in_real_containers(containers: Scripts) -> None:
     said = await containers.error(ScriptErrorType.DEPENDENCY, code=asking, language="python")
     assert "brings its own" in said
     asked = [os.environ["TAVERN_CONTAINER_ENGINE"], "create", "--label=tavern-host=999999999"]
-    orphan = (await asyncio.to_thread(told, *asked, os.environ["TAVERN_CONTAINER_IMAGE"], "python3")).stdout.strip()
+    orphan = (
+        await asyncio.to_thread(run_command, *asked, os.environ["TAVERN_CONTAINER_IMAGE"], "python3")
+    ).stdout.strip()
     assert orphan
     await remove_orphans(Engine(os.environ["TAVERN_CONTAINER_ENGINE"]))
     tasks = [asyncio.create_task(containers.python("import time\ntime.sleep(100)")) for _ in range(3)]
@@ -211,5 +213,5 @@ async def test_scripts_run_in_real_containers(containers: Scripts) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    left = await asyncio.to_thread(told, os.environ["TAVERN_CONTAINER_ENGINE"], "ps", "-aq")
+    left = await asyncio.to_thread(run_command, os.environ["TAVERN_CONTAINER_ENGINE"], "ps", "-aq")
     assert left.stdout.strip() == b""

@@ -20,7 +20,7 @@ from tavern_host.projects import make_project
 from tavern_scripts.api.scripts import SandboxLaunch, ScriptErrorType
 from tavern_wasm import backend
 from tavern_wasm.backend import Wasmtime
-from tests.scripts.sandboxes import LIMITS, collected, given, limits, processes_with, read, run, staged
+from tests.scripts.sandboxes import LIMITS, collected, limits, processes_with, read, run, staged, stdin_of
 from tests.scripts.scripthost import PREFIX, Scripts
 from tests.scripts.wasm_modules import ECHO, ENDLESS, FLOOD, SLEEPING, module, opening, put, writing
 
@@ -319,7 +319,7 @@ async def test_what_a_launch_asks_for_that_no_module_has_is_refused(tmp_path: Pa
 
 
 async def test_input_that_is_not_read_holds_nobody_up(tmp_path: Path) -> None:
-    stdin = given(*(b"x" * 65536 for _ in range(100)))
+    stdin = stdin_of(*(b"x" * 65536 for _ in range(100)))
     came = await collected(Wasmtime().run(launch_of(tmp_path, module("(call $say (i32.const 7))")), stdin))
     assert (came.stdout, came.ended.exit_code) == (b"7", 0)
     assert json.loads(came.stdout) == 7
