@@ -339,7 +339,7 @@ class Plugins(ServiceInterface, name="plugins", version=5):
     async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
         """Unload a plugin until it is enabled again; in-flight work finishes within a deadline."""
 
-    @acts("plugins:manage", "Enable, disable and reload other plugins.", level="override", since=5)
+    @acts("plugins:place", "Run plugins in the host's process, or in one of their own.", level="override", since=5)
     async def place(self, name: str, placement: Placement | None, *, call: CallContext | None = None) -> PluginInfo:
         """Run a plugin there from now on; with None, where its manifest and `host.yaml` say. Raises `Conflict` for a
         plugin that cannot run there."""
