@@ -32,6 +32,7 @@ OWN_CLIENTS = {
     "plugins/tavern_operations/handing_over.py": "the server of this machine",
     "plugins/tavern_isolation/child/outside.py": "the session of a plugin in its own process",
     "plugins/tavern_isolation/link.py": "one end of a pair of sockets",
+    "plugins/tavern_containers/canary.py": "the host of its own canary, which must not be reached",
 }
 """Which files make connections, and to what."""
 CLIENT = re.compile(r"ClientSession\(|AsyncClient\(|open_connection\(|create_connection\(|urlopen\(|HTTPS?Connection\(")
