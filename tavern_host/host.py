@@ -217,7 +217,8 @@ class Host:
         if record.manifest is None or record.root is None or record.first_party:
             return None
         folders = {key: str(path.absolute()) for key, path in entry_folders(record.manifest, record.root).items()}
-        return ReviewedPlugin(name=record.name, folders=folders) if folders else None
+        root = None if record.placement == "in-process" else str(record.root.absolute())
+        return ReviewedPlugin(name=record.name, root=root, folders=folders) if folders or root is not None else None
 
     async def review(self, plugin: ReviewedPlugin) -> list[ReviewNote]:
         """Return the notes of the loaded plugins on one that is under review, of this host or of another."""

@@ -12,9 +12,11 @@ from tavern_host.contracts.wire import Model
 
 class ReviewedPlugin(Model):
     """A plugin under review, which is not imported for it: its name, and by field of its manifest the absolute paths of
-    the folders of files that it has. With `judged`, a note says too what the policy of this host would refuse."""
+    the folders of files that it has. With `judged`, a note says too what the policy of this host would refuse. `root`
+    is the folder of the code of one that is to run in a process of its own."""
 
     name: str
+    root: str | None = None
     folders: dict[str, str] = Field(default_factory=dict)
     judged: bool = True
 

@@ -214,6 +214,15 @@ async def test_contradicting_plugins_work_on_one_run(tmp_path: Path, links: Path
         assert "acme-lost: what pyproject.toml asks for could not be installed" in lost.problems[0].message
 
 
+async def test_a_review_says_what_a_plugin_requires_and_installs_nothing(tmp_path: Path, links: Path) -> None:
+    plugin(tmp_path, "acme", "beta>=2", "1")
+    host = Host(tmp_path / "project", trust=[])
+    host.link()
+    (note,) = await host.notes(host.plugin("acme"), Host(tmp_path / "project", third_party=False))
+    assert (note.key, note.rows) == ("packages", [["beta>=2"]])
+    assert not [*(tmp_path / "project").rglob("environments/*/content")]
+
+
 async def test_what_the_operator_says_of_packages_holds(tmp_path: Path, links: Path) -> None:
     add(links, "beta")
     affected = {"package": {"ecosystem": "PyPI", "name": "beta"}, "versions": ["1.0"]}
