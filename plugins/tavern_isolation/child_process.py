@@ -13,6 +13,7 @@ from typing import Self
 from tavern_isolation import pace
 from tavern_isolation.carriers import Carrier, Carry
 from tavern_isolation.link import GRACE, Link
+from tavern_isolation.log_text import for_log
 from tavern_isolation.pace import Pace
 from tavern_isolation.requests import Requests
 
@@ -143,6 +144,6 @@ class ChildProcess:
         return self._pace.take(pace.LINE * (1 + min(len(lines), _AT_ONCE)))
 
     def _say(self, line: bytes) -> None:
-        text = line.decode(errors="replace")[:_LINE]
+        text = for_log(line.decode(errors="replace").rstrip("\r")[:_LINE])
         self._lines.append(text)
         self._log.info("%s", text)

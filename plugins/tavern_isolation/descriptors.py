@@ -18,7 +18,7 @@ from tavern_host import __version__
 from tavern_host.contracts.hooks import HookInfo
 from tavern_host.contracts.wire import Model
 from tavern_host.runtime.source import PluginSource
-from tavern_host.storage.files import write_atomic
+from tavern_host.storage.files import make_folder, write_atomic
 from tavern_isolation.hello import Loaded
 
 _FORMAT = 2
@@ -81,5 +81,5 @@ def read(file: Path, key: str) -> Descriptors | None:
 
 def write(file: Path, descriptors: Descriptors) -> None:
     """Keep them. Blocking."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(file.parent)
     write_atomic(file, descriptors.model_dump_json(by_alias=True).encode(), mode=0o600)

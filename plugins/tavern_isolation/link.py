@@ -19,7 +19,15 @@ from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import Final
 
-from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure, Recursion, ServiceUnavailable
+from tavern_host.contracts.errors import (
+    InvalidInput,
+    PluginEnded,
+    PluginFailure,
+    Recursion,
+    ServiceUnavailable,
+    describe,
+    one_line,
+)
 from tavern_host.runtime.codec import decode_error, encode_error
 from tavern_host.runtime.threads import is_being_cancelled
 from tavern_isolation import pace
@@ -58,6 +66,8 @@ MAX_HELD: Final = 2 * MAX_MESSAGE
 """Bytes of the arguments of all calls of the other side that are carried out."""
 MAX_WAITING: Final = MAX_MESSAGE
 """Bytes that may wait to be sent before callers wait, too."""
+MAX_ERROR: Final = 1_000_000
+"""Bytes of an error; of a larger one the beginning is sent."""
 GRACE: Final = 2.0
 """Seconds that a cancelled call may take to end on the other side."""
 
@@ -203,10 +213,10 @@ class Link(asyncio.BufferedProtocol):
             self._send(CANCELLED, served.number, 0, ())
 
     def _send_error(self, number: int, error: BaseException) -> None:
-        try:
-            self._send(ERROR, number, 0, (encode_error(error),))
-        except InvalidInput as too_large:
-            self._send(ERROR, number, 0, (encode_error(too_large),))
+        data = encode_error(error)
+        if len(data) > MAX_ERROR:
+            data = encode_error(PluginFailure(one_line(describe(error))))
+        self._send(ERROR, number, 0, (data,))
 
     # --- frames ----------------------------------------------------------------------------------------------
 
@@ -282,10 +292,8 @@ class Link(asyncio.BufferedProtocol):
         _, kind, count, number, parent = header
         if kind > END:
             raise Malformed(f"of the kind {kind}")
-        if self._pace is not None and kind <= CALL:
-            seconds = self._pace.take(pace.CALL if kind == CALL else pace.NOTICE)
-            if seconds > 0:
-                self._wait(seconds)
+        if kind in pace.ASKED_FOR_BY_NOBODY:
+            self._slow_down(pace.ASKED_FOR_BY_NOBODY[kind])
         if kind == NOTICE:
             name, *rest = split(count, body, at_least=1)
             self._notice(text(name), tuple(rest))
@@ -297,6 +305,10 @@ class Link(asyncio.BufferedProtocol):
                 served.task.cancel() if kind == CANCEL else served.add_credit(parent)
         else:
             self._answered(kind, number, split(count, body))
+
+    def _slow_down(self, cost: float) -> None:
+        if self._pace is not None and (seconds := self._pace.take(cost)) > 0:
+            self._wait(seconds)
 
     def _wait(self, seconds: float) -> None:
         """Read nothing for a while: what comes waits in the socket, and then who sends it."""
@@ -334,6 +346,7 @@ class Link(asyncio.BufferedProtocol):
         if asked is None:
             if number > self._last:
                 raise Malformed("the answer to a call that was never made")
+            self._slow_down(pace.NOTICE)
             return  # nobody waits for it any more
         if kind == ITEM:
             if asked.stream is None:
@@ -389,8 +402,8 @@ def _error(kind: int, parts: Message) -> BaseException:
     """Return what the other side raised."""
     if kind == CANCELLED:
         return PluginFailure("it was cancelled on the other side")
-    if kind != ERROR or len(parts) != 1:
-        raise Malformed(f"an answer of the kind {kind} with {len(parts)} parts")
+    if kind != ERROR or len(parts) != 1 or len(parts[0]) > MAX_ERROR:
+        raise Malformed(f"an answer of the kind {kind} with {len(parts)} parts, or too large an error")
     try:
         return decode_error(parts[0])
     except ValueError as error:

@@ -6,13 +6,18 @@ from __future__ import annotations
 from typing import Final
 
 from tavern_host import clock
+from tavern_isolation import frames
 
 CALL: Final = 1 / 2_000
-"""Seconds of a child's pace that a call takes, so that there are 2,000 in a second for long."""
+"""Seconds of a child's pace that a call takes, or the end of one, so that there are 2,000 in a second for long."""
 NOTICE: Final = 1 / 5_000
-"""That of a notice, such as a line of the log or an event."""
+"""That of a notice, such as a line of the log or an event, and of an answer that nobody waits for."""
+CREDIT: Final = 1 / 20_000
+"""That of saying that items of a stream were read."""
 LINE: Final = 1 / 1_000
 """That of a line of output."""
+ASKED_FOR_BY_NOBODY: Final = {frames.CALL: CALL, frames.CANCEL: CALL, frames.NOTICE: NOTICE, frames.CREDIT: CREDIT}
+"""What the kinds of frames take that a child sends of its own accord; answers are as many as there are questions."""
 _SHORTEST: Final = 0.01
 """Seconds that a wait takes at least, so that there are few of them."""
 

@@ -21,6 +21,7 @@ from tavern_isolation.frames import Message
 from tavern_isolation.hello import ANSWER, BLOB_CALLS, EVENTS, INVOKE, HostState, SettingsState
 from tavern_isolation.known import Catalogue, references
 from tavern_isolation.link import Link
+from tavern_isolation.log_text import for_log
 from tavern_isolation.typed import READ, Head, Lent, Typed, answer_type, sent, typed
 
 _MOST_TEXT = 100_000
@@ -32,13 +33,14 @@ _MOST_TASKS = 1_000
 
 
 class Requests:
-    """Answers one child. `originals` are the views of what its providers override, by the number of the object."""
+    """Answers one child. `originals` are the services that its providers override, each with the view of what is
+    overridden, by the number of the object."""
 
     def __init__(self, context: PluginContext, catalogue: Catalogue, lent: Lent) -> None:
         self._context = context
         self._catalogue = catalogue
         self._lent = lent
-        self.originals: dict[int, Any] = {}
+        self.originals: dict[int, tuple[str, Any]] = {}
         self.link: Link
         self._calls: Mapping[str, Callable[[Head, Message], Any]] = {
             "service": self._service,
@@ -88,7 +90,7 @@ class Requests:
             taken(parts)
         except TavernError as error:  # it was understood, and may not be
             self._context.log.error("%s of its process: %s", name, error.message)
-        except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        except Exception as error:
             raise ValueError(f"the notice {name} is damaged: {error}") from None
 
     # --- services --------------------------------------------------------------------------------------------
@@ -99,7 +101,10 @@ class Requests:
         if interface is None or method not in interface_methods(interface):
             raise NotFound(f"there is no {service}.{method}")
         original = head.get("original")
-        view = self._context.services.get(service) if original is None else self.originals[int(original)]
+        of, view = (service, None) if original is None else self.originals.get(int(original), ("", None))
+        if of != service:
+            raise NotFound(f"{self._context.plugin} overrides no {service} by the object {original!r:.80}")
+        view = self._context.services.get(service) if original is None else view
         crossing = typed(getattr(interface, method), f"{service}.{method}", self._context.plugin)
         value = getattr(view, method)(**crossing.arguments(head, parts, self.link))
         return crossing.answer(value if isinstance(value, AsyncIterator) else await value)
@@ -180,7 +185,7 @@ class Requests:
     def _log(self, parts: Message) -> None:
         said = json.loads(parts[0])
         level = min(max(int(said["level"]), logging.DEBUG), logging.CRITICAL)
-        self._context.log.log(level, "%s", str(said["text"])[:_MOST_TEXT])
+        self._context.log.log(level, "%s", for_log(str(said["text"])[:_MOST_TEXT]))
 
     def _audit(self, parts: Message) -> None:
         said, call = json.loads(parts[0]), decode(parts[1], CallContext | None)

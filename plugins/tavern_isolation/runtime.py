@@ -53,6 +53,11 @@ from tavern_scripts.api.sandbox import memory_of
 
 _ON_THREAD = "collect"
 
+_PLACES = frozenset({"tryfirst", "trylast"})
+
+_MOST_HANDLERS = 10_000
+"""Handlers of a plugin that are known of at a time."""
+
 Found = TypeVar("Found", HookImplInfo, Problem)
 _NO_KIND = ContributionKind()
 
@@ -80,7 +85,7 @@ class IsolatedRuntime(InProcessRuntime):
         self._loaded: Loaded | None = None
         self._is_started = False
         self._kept: dict[str, Said] = {}
-        self._file = status.folder_of(context.project) / f"{source.name}.json"
+        self._file = context.operator_dir / "registered.json"  # a project from elsewhere has no say in it
         self._items: dict[str, list[Any]] = {}
         self._handlers: dict[str, HandlerFacts] = {}
         self._schemas: dict[str, dict[str, JsonValue]] = {}
@@ -164,7 +169,7 @@ class IsolatedRuntime(InProcessRuntime):
     async def _said(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
         hello, link = encode(self._hello(process.carrier.proxies), Hello), process.link
         (data,) = await self._asked(link, "load", b"{}", hello)
-        said: Loaded = self._read(data, Loaded, "what was loaded")
+        said = self._as_own(self._read(data, Loaded, "what was loaded"))
         placed = {"hooks": self._placed(said.hooks), "problems": self._placed(said.problems)}
         loaded = said.model_copy(update=placed)
         found: dict[str, list[Any]] = {}
@@ -172,6 +177,16 @@ class IsolatedRuntime(InProcessRuntime):
             self._kept[hook] = Said.of(*await self._asked(link, "collect", json.dumps({"hook": hook}).encode()))
             found[hook] = self._answered(hook, self._kept[hook])
         return loaded, found
+
+    def _as_own(self, loaded: Loaded) -> Loaded:
+        """What a child says it has, as the plugin's own whatever it says: of the marks of a hook implementation counts
+        its place alone, since the others would say which hook it is called for, and how."""
+        hooks = [one.model_copy(update={"plugin": self.plugin}) for one in loaded.hooks]
+        options = {
+            function: {key: value for key, value in marks.items() if key in _PLACES and value is True}
+            for function, marks in loaded.options.items()
+        }
+        return loaded.model_copy(update={"hooks": hooks, "options": options})
 
     def _hello(self, proxies: dict[str, str]) -> Hello:
         source, context = self._source, self._context
@@ -308,11 +323,14 @@ class IsolatedRuntime(InProcessRuntime):
 
     def _note(self, items: Any, facts: bytes) -> None:
         """Remember descriptors, and what the child said of their handlers."""
-        said: Facts = self._read(facts, Facts, "what it says of its handlers")
-        self._handlers.update(said.handlers)
-        self._schemas.update(said.schemas)
-        for item in items if isinstance(items, list) else ():
-            self._described[handler_of(item)] = item
+        described = {handler_of(item): item for item in items} if isinstance(items, list) else {}
+        if len(self._described.keys() | described) > _MOST_HANDLERS:
+            raise PluginFailure(f"{self.plugin} names more than {_MOST_HANDLERS:,} handlers", plugin=self.plugin)
+        said: Facts = self._read(facts, Facts, "what it says of its handlers") if described else Facts()
+        types = {getattr(item, key, "") for item in described.values() for key in ("body", "query", "answer")}
+        self._handlers.update({handler: one for handler, one in said.handlers.items() if handler in described})
+        self._schemas.update({reference: one for reference, one in said.schemas.items() if reference in types})
+        self._described.update(described)
 
     # --- hooks -----------------------------------------------------------------------------------------------
 
@@ -334,7 +352,8 @@ class IsolatedRuntime(InProcessRuntime):
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in info.arguments]
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         assert self._loaded is not None
-        call.tavern_impl = dict(self._loaded.options.get(info.function, {}))  # type: ignore[attr-defined]
+        marks = self._loaded.options.get(info.function, {})
+        call.tavern_impl = {**marks, "specname": info.hook}  # type: ignore[attr-defined]
         call.__name__ = info.function
         return call
 
@@ -365,7 +384,7 @@ class IsolatedRuntime(InProcessRuntime):
         if protocol is None:
             raise NotFound(f"{handler} of {self.plugin} is of no kind that can be in another process")
         if "original" in named:
-            self.requests.originals[number] = named["original"]
+            self.requests.originals[number] = service, named["original"]
         types, parts = self._packed(arguments)
         head = {
             "object": number,

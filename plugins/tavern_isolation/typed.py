@@ -173,7 +173,9 @@ class Typed:
         except ValueError as error:
             raise InvalidInput(f"{self._what}: {error}") from None
         for key, number in head["streams"].items():
-            found[key] = borrowed(link, number, item_of(self.hints.get(key)))
+            if (item := item_of(self.hints.get(key))) is None:
+                raise InvalidInput(f"{self._what}: the argument {key} is no stream")
+            found[key] = borrowed(link, int(number), item)
         return found
 
     def answer(self, value: Any) -> Message | AsyncIterator[Message]:
