@@ -28,8 +28,8 @@ _MOST_TEXT = 100_000
 """Characters of one line of the log."""
 _MOST_SAID = 1_000_000
 """Bytes of one notice, such as an event: the host keeps some of them."""
-_MOST_TASKS = 1_000
-"""Tasks of a plugin at a time."""
+_MOST_TASKS = 500
+"""Tasks of a plugin at a time; each is one of the calls of the host that may be in flight."""
 
 
 class Requests:
@@ -198,7 +198,8 @@ class Requests:
     def _progress(self, parts: Message) -> None:
         report = self.reports.get(int(json.loads(parts[0])["report"]))
         if report is not None:
-            report(decode(parts[1], NodeProgress))
+            said: NodeProgress = decode(parts[1], NodeProgress)
+            report(NodeProgress.of(said.value, said.maximum, said.message))
 
     def _report(self, parts: Message) -> None:
         said = json.loads(parts[0])
