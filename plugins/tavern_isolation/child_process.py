@@ -66,7 +66,7 @@ class ChildProcess:
             theirs.close()
         child = cls(carrier, plugin, log, ended)
         child.link = await Link.open(
-            ours, f"the process of {plugin}", requests.serve, requests.notice, child._lost, Pace()
+            ours, f"the process of {plugin}", requests.serve, requests.notice, child._lost, Pace(pace.AT_ONCE)
         )
         return child
 

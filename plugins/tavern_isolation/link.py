@@ -293,7 +293,7 @@ class Link(asyncio.BufferedProtocol):
         if kind > END:
             raise Malformed(f"of the kind {kind}")
         if kind in pace.ASKED_FOR_BY_NOBODY:
-            self._slow_down(pace.ASKED_FOR_BY_NOBODY[kind])
+            self._slow_down(pace.ASKED_FOR_BY_NOBODY[kind] + len(body) * pace.BYTE)
         if kind == NOTICE:
             name, *rest = split(count, body, at_least=1)
             self._notice(text(name), tuple(rest))
@@ -313,9 +313,16 @@ class Link(asyncio.BufferedProtocol):
     def _wait(self, seconds: float) -> None:
         """Read nothing for a while: what comes waits in the socket, and then who sends it."""
         assert self._transport is not None and isinstance(self._transport, asyncio.ReadTransport)
-        self._is_waiting = True
-        self._transport.pause_reading()
-        self._loop.call_later(seconds, self._go_on)
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._transport.pause_reading()
+            due = self._loop.time() + seconds
+            self._loop.call_at(due, self._look_how_busy, due)
+
+    def _look_how_busy(self, due: float) -> None:
+        """Go on, later the busier this loop is: the calls that came may be what it is busy with."""
+        late = self._loop.time() - due
+        self._loop.call_later(min(late * pace.LATE, pace.LONGEST), self._go_on)
 
     def _go_on(self) -> None:
         self._is_waiting = False

@@ -18,18 +18,28 @@ LINE: Final = 1 / 1_000
 """That of a line of output."""
 ASKED_FOR_BY_NOBODY: Final = {frames.CALL: CALL, frames.CANCEL: CALL, frames.NOTICE: NOTICE, frames.CREDIT: CREDIT}
 """What the kinds of frames take that a child sends of its own accord; answers are as many as there are questions."""
-_SHORTEST: Final = 0.01
+BYTE: Final = 1 / 20_000_000
+"""That of each byte of these."""
+LATE: Final = 5.0
+"""By how much longer a wait gets than the loop was late when it ended, so that a child keeps it busy for a part of the
+time only."""
+LONGEST: Final = 0.5
+"""Seconds that a wait gets longer by at most."""
+_SHORTEST: Final = 0.005
 """Seconds that a wait takes at least, so that there are few of them."""
+AT_ONCE: Final = 0.01
+"""How many seconds' worth of calls and notices are taken at once."""
 
 
 class Pace:
-    """A bucket that holds a second: what is taken out comes back as time passes."""
+    """A bucket that holds some seconds: what is taken out comes back as time passes."""
 
-    def __init__(self) -> None:
+    def __init__(self, holds: float = 1.0) -> None:
+        self._holds = holds
         self._until = 0.0
 
     def take(self, seconds: float) -> float:
-        """Take a part of a second out; return in how many seconds there is something again, 0 for at once."""
+        """Take seconds out; return in how many seconds there is something again, 0 for at once."""
         now = clock.monotonic()
-        self._until = max(self._until, now - 1.0) + seconds
+        self._until = max(self._until, now - self._holds) + seconds
         return max(self._until - now, _SHORTEST) if self._until > now else 0.0
