@@ -65,13 +65,17 @@ class RemoteRunner:
     async def _both(self, name: str, head: dict[str, Any], inputs: Values, config: Values) -> bytes:
         lines, parts = packed(inputs, self.edges, self.definition.type)
         more, others = packed(config, self.edges, self.definition.type)
-        answer = await self.ask(name, {**head, "keys": lines, "config": more}, *parts, *others)
+        link = await self.ready()
+        answer = await self.ask(link, name, {**head, "keys": lines, "config": more}, *parts, *others)
         assert isinstance(answer, tuple)
         return answer[0]
 
-    async def ask(self, name: str, head: dict[str, Any], *parts: bytes) -> Message | Stream:
-        """Ask the child, which knows the node type from the first time on."""
-        link = await self._opened.link()
+    async def ready(self) -> Link:
+        """Return the link to a child that knows the node type."""
+        return await self._opened.link()
+
+    async def ask(self, link: Link, name: str, head: dict[str, Any], *parts: bytes) -> Message | Stream:
+        """Ask a child that knows the node type. What has to be in the same one is asked for by the same link."""
         return await link.call(name, json.dumps({**head, "runner": self.number}).encode(), *parts)
 
     async def _open(self, link: Link) -> None:
@@ -122,19 +126,21 @@ class _Instance:
                     yield received(data, runner.edges, f"node {runner.definition.type}: an item", runner.plugin)
 
     async def _ask(self, name: str, run: _Run) -> Message | Stream:
-        await self._opened.link()
-        return await self._runner.ask(name, {**run.head, "object": self._number}, *run.parts)
+        link = await self._opened.link()
+        return await self._runner.ask(link, name, {**run.head, "object": self._number}, *run.parts)
 
     async def _open(self, link: Link) -> None:
         runner = self._runner
+        await runner.ready()  # in the same child, or this link has ended
         keys, parts = packed(self._config, runner.edges, runner.definition.type)
-        await runner.ask("node.open", {"object": self._number, "keys": keys}, *parts)
+        await runner.ask(link, "node.open", {"object": self._number, "keys": keys}, *parts)
 
     async def close(self) -> None:
         """Release what the instance holds."""
         self._opened.let_go()
         if self._opened.is_open:
-            await self._runner.ask("node.close", {"object": self._number})
+            link = await self._runner.child.link()
+            await self._runner.ask(link, "node.close", {"object": self._number})
 
 
 class _Run:

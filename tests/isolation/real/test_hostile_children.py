@@ -1,4 +1,4 @@
-"""A child that sends what no honest one does: it is refused, or its process ended, and it acts in no name but its own."""
+"""A child that sends what no honest one does is refused, or ended, and acts in no name but its own."""
 
 from __future__ import annotations
 
