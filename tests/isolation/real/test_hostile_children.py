@@ -192,7 +192,7 @@ CALLS = {
         "may not use workflowManager.save in another's name",
     ),
     "the operator's name, by name": (
-        "return await context.services.invoke('workflowManager', 'delete', {'workflow_id': 'x'}, call=%s)" % OPERATOR,
+        f"return await context.services.invoke('workflowManager', 'delete', dict(workflow_id='x'), call={OPERATOR})",
         "may not use workflowManager.delete in another's name",
     ),
     "events that it may not see": (

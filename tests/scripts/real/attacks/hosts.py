@@ -134,21 +134,12 @@ class HostProcess:
         ground.ready()
         return ground
 
-    def start(
-        self,
-        attacks: Sequence[Attack],
-        language: Language,
-        ground: Playground,
-        *,
-        inside: bool = True,
-        round: int = 0,
-        **more: Any,
-    ) -> int:
-        """Begin to run attacks once, in the sandbox or without one, and return the number of the run."""
+    def target(self, attacks: Sequence[Attack], ground: Playground, *, inside: bool, round: int = 0) -> dict[str, Any]:
+        """Return what attacks are told of where things are."""
         token = token_of(ground)
         victim = {key: value for key, value in self.ask("state").items() if key.startswith("victim_")}
         is_namespaced = any(each.namespaced for each in attacks)
-        target = {
+        return {
             **self.opened,
             **victim,
             "names": [each.name for each in attacks],
@@ -166,6 +157,19 @@ class HostProcess:
             "guarded": is_namespaced,
             "mounts": os.readlink(f"/proc/{self.process.pid}/ns/mnt"),
         }
+
+    def start(
+        self,
+        attacks: Sequence[Attack],
+        language: Language,
+        ground: Playground,
+        *,
+        inside: bool = True,
+        round: int = 0,
+        **more: Any,
+    ) -> int:
+        """Begin to run attacks once, in the sandbox or without one, and return the number of the run."""
+        target = self.target(attacks, ground, inside=inside, round=round)
         return self.begin(
             "run" if inside else "outside",
             language=language,
@@ -174,11 +178,11 @@ class HostProcess:
             output=str(ground.output),
             kept=str(ground.kept),
             input=json.dumps(target) + "\n",
-            token=token,
+            token=token_of(ground),
             limits=dict(attacks[0].limits),
             goes_on=attacks[0].goes_on,
             output_limit=MEGABYTE,
-            namespaced=is_namespaced,
+            namespaced=target["guarded"],
             writes=[] if self.is_degraded else [".cache"],
             **{"wall": 200, **more},
         )
