@@ -14,7 +14,7 @@ from helpers.repetition import Failures
 from helpers.waiting import until
 
 from tavern_host import AUDIT, EXECUTION_ENGINE, Host
-from tavern_host.contracts.errors import Vetoed
+from tavern_host.contracts.errors import InvalidInput, Vetoed
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.plugins import PluginState
@@ -392,3 +392,14 @@ async def test_what_it_registered_is_kept_where_no_project_can_bring_it(host: Ho
     (kept,) = Path(os.environ["TAVERN_STATE_DIR"]).rglob("registered.json")
     assert kept.stat().st_mode & 0o777 == 0o600 and kept.parent.stat().st_mode & 0o777 == 0o700
     assert [*(tmp_path / "project").rglob("registered.json")] == []
+
+
+async def test_a_link_that_it_leaves_is_named_before_the_project_is_opened(tmp_path: Path) -> None:
+    write_attempting(tmp_path / "project" / "plugins" / "acme")
+    async with Host(tmp_path / "project", create=True, trust=["acme"]) as host:
+        assert await attempt(host, "os.symlink('/etc/passwd', context.data_dir / 'left')") == "None"
+        left = host.project.private / "plugins" / "acme" / "left"
+    with pytest.raises(InvalidInput, match=f"{left} is a link that leads out of the project"):
+        Host(tmp_path / "project", create=True)
+    left.unlink()
+    Host(tmp_path / "project", create=True)
