@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from socket import socket
 from typing import Any
 
+from pydantic import JsonValue
+
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.manifest import Runtime
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation.carriers import Carrier, SandboxedProcess
@@ -28,6 +32,21 @@ _KEPT, _DAY = 30, 86_400.0
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
 
+class _HostAudit:
+    """The audit log as the host itself writes it: most plugins may record nothing there."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._plugin = context.plugin
+        self._log = context.audit._log  # type: ignore[attr-defined]
+
+    def record(self, action: str, *, subject: str, details: Mapping[str, JsonValue], call: CallContext) -> int:
+        """Record what was done for the plugin, in the call's name."""
+        number: int = self._log.record(
+            action, actor=call.principal, subject=subject, details=details, secrets=frozenset(), plugin=self._plugin
+        )
+        return number
+
+
 class Sandboxing:
     """The sandbox of one plugin. `environment` is there once a child was started. `setting` says what the operator says
     for the full key of a setting."""
@@ -45,7 +64,9 @@ class Sandboxing:
         holds, and what making the environment raises."""
         sandbox, source, context = await machine_sandbox(), self._source, self._context
         folder = folder_of(context.project) / "environments"
-        builder = package_builder(context, folder, sandbox.backend, build_scripts=self._setting(_BUILDING) is True)
+        builder = package_builder(
+            self._recording(), folder, sandbox.backend, build_scripts=self._setting(_BUILDING) is True
+        )
         builds = Builds(builder, self._report, check_against(context, source.name, self._setting(_ADVISORIES)))
         environment = await environment_of(
             source.name,
@@ -69,6 +90,10 @@ class Sandboxing:
             self._context._when_unloaded("environment", "packages", self._held.close)
         for folder in environment.built:
             self._held.enter_context(builder.held(folder))
+
+    def _recording(self) -> PluginContext:
+        """The plugin's context, with which its connections are recorded."""
+        return replace(self._context, audit=_HostAudit(self._context))  # type: ignore[arg-type]
 
     def _report(self, line: str) -> None:
         self._context.log.info("its packages: %s", line)
@@ -97,7 +122,7 @@ class Sandboxing:
             user=user,
         )
         held = AsyncExitStack()
-        launch = await held.enter_async_context(reaching(launch, self._needs.network, context))
+        launch = await held.enter_async_context(reaching(launch, self._needs.network, self._recording()))
         proxies = {name: value for name, value in launch.environment.items() if name.lower() in _PROXIES}
         outputs = sandbox.backend.run(launch, _nothing())
         return await SandboxedProcess.begun(sandbox.name, outputs, proxies, held)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ That each attack works without a sandbox is shown where scripts attempt it (`tes
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from helpers.repetition import Failures
 
-from tavern_host import Host
+from tavern_host import AUDIT, Host
 from tavern_host.contracts.plugins import PluginState
 from tests.isolation.attempts import attempt, attempted, write_attempting
 from tests.scripts.ordinary import run_as_ordinary_user, why_not
@@ -154,10 +155,41 @@ async def test_what_it_uses_of_the_machine_is_bounded(tmp_path: Path) -> None:
         assert process is not None and process.starts == 1
 
 
+async def test_it_reaches_the_hosts_that_it_was_granted_and_no_others(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(writer.get_extra_info("sockname")[1])
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+        await writer.drain()
+        writer.close()
+
+    async with (
+        await asyncio.start_server(serve, "127.0.0.1", 0) as one,
+        await asyncio.start_server(serve, "127.0.0.1", 0) as another,
+    ):
+        granted, other = (each.sockets[0].getsockname()[1] for each in (one, another))
+        runtime = {"placement": "process", "network": [f"127.0.0.1:{granted}"]}
+        write_attempting(tmp_path / "project" / "plugins" / "acme", runtime=runtime)
+        get = """
+            async with context.http.session().get("http://127.0.0.1:{}/") as answer:
+                return answer.status, await answer.text()
+        """
+        connect = "import socket; return socket.create_connection(('127.0.0.1', {}), timeout=1)"
+        async with Host(tmp_path / "project", create=True, trust=["acme"]) as host:
+            ways = {"granted": get.format(granted), "other": get.format(other), "around": connect.format(granted)}
+            found = await attempted(host, ways)
+            recorded = [each.action for each in await host.services.get(AUDIT).tail(50)]
+    assert found["granted"] == "(200, 'hello')" and asked == [granted]
+    assert found["other"].startswith("(403") and "refused" in found["around"]
+    assert {"script.connected", "script.kept-out"} <= {*recorded}
+
+
 @pytest.mark.timeout(300)
 def test_what_holds_for_root_holds_for_an_ordinary_user() -> None:
     if reason := why_not():
         pytest.skip(reason)
     options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(Path(__file__).parents[3]), "-k", "not for_root"]
     done = run_as_ordinary_user([sys.executable, "-m", "pytest", *options, __file__])
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-2000:]
