@@ -31,8 +31,7 @@ from tavern_host.contracts.workflows import Workflow
 from tavern_host.server.plugin_routes import call_route
 from tavern_isolation import supervisor
 
-KILLS = int(os.environ.get("TAVERN_KILLS", repetitions(30, 1_000)))
-"""How many children are killed; the environment asks for another number."""
+KILLS = repetitions(30, 1_000)
 
 CODE = """
 import asyncio
