@@ -58,10 +58,11 @@ def frame(kind: int, number: int, parent: int, parts: Message) -> list[bytes | m
 def split(count: int, body: bytearray | memoryview, *, at_least: int = 0) -> Message:
     """Return the parts of a message, of which there must be `at_least` so many. Raises `Malformed`."""
     at, parts = count * LENGTH.size, []
+    view = memoryview(body)
     if not at_least <= count <= MAX_PARTS or at > len(body):
         raise Malformed(f"with {count} parts in {len(body):,} bytes")
-    for (length,) in LENGTH.iter_unpack(bytes(body[:at])):
-        parts.append(bytes(body[at : at + length]))
+    for (length,) in LENGTH.iter_unpack(bytes(view[:at])):
+        parts.append(bytes(view[at : at + length]))  # a slice of a bytearray would be a copy already
         at += length
     if at != len(body):
         raise Malformed("whose parts are not as long as it says")
