@@ -1,9 +1,16 @@
 """Runs a child on the descriptor that its one argument names."""
 
-import asyncio
-import socket
-import sys
+import os
 
-from tavern_isolation.child.main import main
+from tavern_host.cli.garbage import put_off
+
+put_off()
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # as `tavern` does
+
+import asyncio  # noqa: E402
+import socket  # noqa: E402
+import sys  # noqa: E402
+
+from tavern_isolation.child.main import main  # noqa: E402
 
 asyncio.run(main(socket.socket(fileno=int(sys.argv[1]))))

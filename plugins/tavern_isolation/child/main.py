@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_host.cli.garbage import collect_again
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import handler_of, kind_of
 from tavern_host.contracts.errors import TavernError
@@ -65,6 +66,7 @@ class Child:
         self._context: PluginContext
         self._nodes: Nodes
         self._functions: dict[str, Callable[..., Any]] = {}
+        self._takes_context: set[str] = set()
         self._asked: Mapping[str, Callable[[Head, Message], Any]] = {
             "load": self._load,
             "collect": self._collect,
@@ -145,7 +147,9 @@ class Child:
         published, faults = self._publish(hello.publishes)
         hooks, problems = self._runtime.hookimpls([*hello.known_hooks, *hello.state.published, *self._known.own])
         self._functions = {one.function: self._runtime.hook_function(one) for one in hooks}
+        self._takes_context = {one.function for one in hooks if "context" in one.arguments}
         options = {name: function.tavern_impl for name, function in self._functions.items()}  # type: ignore[attr-defined]
+        collect_again()
         loaded = Loaded(hooks=hooks, options=options, problems=problems, published=published, faults=faults)
         return (encode(loaded, Loaded),)
 
@@ -189,7 +193,7 @@ class Child:
         function = self._functions[head["function"]]
         crossing = typed_hook(self._known.spec(hook), self._hello.plugin)
         arguments = crossing.arguments(head, parts, self._link)
-        if "context" in inspect.signature(function).parameters:
+        if head["function"] in self._takes_context:
             arguments["context"] = self._context
         if head["thread"] and not inspect.iscoroutinefunction(function):
             value = await run_in_thread(lambda: function(**arguments), deadline=_FOREVER, what=hook)
