@@ -102,6 +102,7 @@ class Link(asyncio.BufferedProtocol):
         self._outgoing: deque[bytes | memoryview] = deque()
         self._waiting = 0
         self._is_paused = False
+        self._is_flushing = False
         self._room = asyncio.Event()
         self._room.set()
         self._pace = limit
@@ -229,14 +230,21 @@ class Link(asyncio.BufferedProtocol):
             raise InvalidInput(str(error)) from None
         self._outgoing.extend(pieces)
         self._waiting += sum(map(len, pieces))
-        self._flush()
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)  # what is sent in one turn of the loop goes out together
 
     def _flush(self) -> None:
         assert self._transport is not None
+        self._is_flushing = False
         while self._outgoing and not self._is_paused:
-            data = self._outgoing.popleft()
-            self._waiting -= len(data)
-            self._transport.write(data)
+            pieces = [self._outgoing.popleft()]
+            size = len(pieces[0])
+            while self._outgoing and size + len(self._outgoing[0]) <= SLICE:
+                pieces.append(self._outgoing.popleft())
+                size += len(pieces[-1])
+            self._waiting -= size
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if self._waiting <= MAX_WAITING:
             self._room.set()
 
