@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
+
+from pydantic_core import from_json
 
 from tavern_host.contracts.errors import InvalidInput, PluginEnded, PluginFailure
 from tavern_host.contracts.wire import WireError
@@ -41,6 +42,6 @@ def values_of(keys: Sequence[str], parts: Message, edges: Edges, what: str) -> V
 def unpacked(parts: Message, edges: Edges, what: str) -> Values:
     """Return the values of a message whose first part holds the keys. Raises `PluginFailure`."""
     try:
-        return values_of(json.loads(parts[0])["keys"], parts[1:], edges, what)
+        return values_of(from_json(parts[0])["keys"], parts[1:], edges, what)
     except (ValueError, LookupError, TypeError) as error:
         raise PluginFailure(f"node {what}: its outputs are no values: {error}") from None

@@ -7,7 +7,6 @@ read back from the caller, who keeps it under a number until it is read or the c
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import types
 import typing
@@ -17,6 +16,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from tavern_host.contracts.errors import InvalidInput, NotFound, PluginFailure, TavernError
 from tavern_host.contracts.wire import WireError
@@ -145,7 +145,7 @@ class Typed:
             else:
                 keys.append(key)
                 parts.append(self._sent(key, value))
-        return [json.dumps({**head, "keys": keys, "streams": streams}).encode(), *parts]
+        return [to_json({**head, "keys": keys, "streams": streams}), *parts]
 
     def _sent(self, key: str, value: Any) -> bytes:
         try:
@@ -216,7 +216,7 @@ async def sent_items(
 
 async def borrowed(link: Link, number: int, item: Any) -> AsyncGenerator[Any, None]:
     """Yield the items of a stream that the other side lent."""
-    stream = await link.call(READ, json.dumps({"stream": number}).encode())
+    stream = await link.call(READ, to_json({"stream": number}))
     assert isinstance(stream, Stream)
     async with aclosing(stream):
         async for (data,) in stream:

@@ -17,6 +17,7 @@ from socket import socket
 from typing import Any
 
 from pydantic import JsonValue
+from pydantic_core import from_json
 
 from tavern_host.cli.garbage import collect_again
 from tavern_host.context import PluginContext
@@ -92,7 +93,7 @@ class Child:
             asyncio.get_running_loop().call_later(GRACE, os._exit, 1)  # whatever the plugin still does
 
     async def _serve(self, name: str, parts: Message) -> Any:
-        head: Head = json.loads(parts[0])
+        head: Head = from_json(parts[0])
         try:
             if name.startswith("node."):
                 return await self._nodes.serve(name, head, parts[1:])

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
+from pydantic_core import to_json
+
 from tavern_host.contracts.nodes import NodeCall, NodeDefinition, NodeInstance, NodeProgress, NodeRunner
 from tavern_host.runtime.codec import decode, encode
 from tavern_host.runtime.in_process import InProcessRuntime
@@ -63,13 +65,15 @@ class Nodes:
         return values_of(keys, parts, self.edges, what)
 
     def _reporter(self, number: int) -> Any:
-        head = json.dumps({"report": number}).encode()
-        return (lambda said: self._link.notify("progress", head, encode(said, NodeProgress))) if number else None
+        if not number:
+            return None
+        head = to_json({"report": number})
+        return lambda said: self._link.notify("progress", head, encode(said, NodeProgress))
 
 
 def _sent(outputs: dict[str, Any], edges: Edges, what: str) -> Message:
     keys, parts = packed(outputs, edges, what)
-    return (json.dumps({"keys": keys}).encode(), *parts)
+    return (to_json({"keys": keys}), *parts)
 
 
 async def _stream(stream: AsyncIterator[dict[str, Any]], edges: Edges, what: str) -> AsyncGenerator[Message, None]:
