@@ -1,4 +1,4 @@
-"""What a plugin in a process of its own costs: calls of it, hooks, nodes, streams, large values, its start.
+"""What a plugin in a process of its own costs: calls of it, hooks, nodes, streams, large values, its start, its memory.
 
 The floor is one byte there and back over a pair of sockets to another asyncio process, or what the figure names.
 """
@@ -16,11 +16,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Result, compare_awaited, compare_once
+from benchmarks import harness
+from benchmarks.harness import Result, compare_awaited, compare_once, measured
+from benchmarks.isolatedhosts import hosts
 from tavern_host import Host
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.projects import Folders
+from tavern_scripts.sandbox.watch import tree
+
+IDLE = (15.0, 30.0)
+"""For how many seconds a host is left alone before its idle time is measured, and for how many it is."""
 
 _CODE = """
 from collections.abc import AsyncIterator
@@ -143,6 +149,23 @@ class Acme:
         nodes = {one.type.rpartition(":")[2]: found.open(one).open({}) for one in found.value}
         return cls(host, models.open(models.value[0].handler, {}), nodes)
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the plugin, those that make its sandbox included."""
+        return tree(self._child.carrier.pid)
+
+    @property
+    def _child(self) -> Any:
+        return self._host._manager.lifecycle.active["acme"].runtime.child  # type: ignore[attr-defined]
+
+    async def started_again(self) -> float:
+        """Start another process for the plugin; return the seconds until it has loaded it."""
+        before, began = self._child._process, time.perf_counter()
+        await self._child.start()
+        spent = time.perf_counter() - began
+        await before.stop()
+        return spent
+
     async def service(self) -> None:
         """Call a method with next to nothing."""
         await self._adapter.list_models(self._call)
@@ -172,13 +195,18 @@ class Acme:
 
 
 @asynccontextmanager
-async def _acme(place: Path, placement: Any) -> AsyncIterator[Acme]:
-    root = place / placement
+async def _acme(place: Path, where: Any) -> AsyncIterator[Acme]:
+    """Yield the plugin, which runs `in-process`, in a plain `process`, or in a `sandbox`."""
+    root = place / where
     plugin = root / "project" / "plugins" / "acme"
     plugin.mkdir(parents=True)
     for name, text in (("__init__.py", _CODE), ("nodes.py", _NODES), ("plugin.yaml", _MANIFEST)):
         (plugin / name).write_text(text)
     folders = Folders(root / "config", root / "state", root / "data")
+    if where == "sandbox":
+        folders.config.mkdir()
+        (folders.config / "host.yaml").write_text("placement: {acme: process}\n")
+    placement = None if where == "sandbox" else where
     async with Host(root / "project", folders=folders, trust=["acme"], placement=placement) as host:
         yield await Acme.of(host)
 
@@ -250,14 +278,75 @@ async def child_ready(times: int) -> float:
     """Return the seconds that so many children of a plugin take until they are ready."""
     with tempfile.TemporaryDirectory() as place:
         async with _acme(Path(place), "process") as acme:
-            child = acme._host._manager.lifecycle.active["acme"].runtime.child  # type: ignore[attr-defined]
-            spent = 0.0
-            for _ in range(times):
-                before, began = child._process, time.perf_counter()
-                await child.start()
-                spent += time.perf_counter() - began
-                await before.stop()
-            return spent
+            return sum([await acme.started_again() for _ in range(times)])
 
 
-FIGURES = {"calls": _with_all(_calls), "values": _with_all(_values), "start": start}
+async def _sandboxed() -> list[Result]:
+    with tempfile.TemporaryDirectory() as place:
+        async with _acme(Path(place), "sandbox") as boxed, _acme(Path(place), "process") as plain:
+            pairs = [(await boxed.started_again(), await plain.started_again()) for _ in range(harness.ROUNDS)]
+            memory = sum(map(_shared_memory, boxed.pids)) / 2**20
+            floor = await asyncio.to_thread(_bare_memory) / 2**20
+    more = [(ours - theirs, theirs) for ours, theirs in pairs]
+    return [
+        measured("the sandbox, until it is ready", more, "a child without", 60, unit="ms", scale=1e3, limited="value"),
+        Result(
+            *("memory of a child (PSS)", memory, "MiB", floor, "Python with asyncio, pydantic"),
+            *(memory / floor, 1, 26),
+            limited="value",
+        ),
+    ]
+
+
+def _bare_memory() -> int:
+    code = f"{_BARE}; print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        memory = _shared_memory(process.pid)
+        process.communicate(b"\n")
+    return memory
+
+
+def _shared_memory(pid: int) -> int:
+    """Return the bytes of a process, where those that it shares with others count for each of them in part."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    return sum(int(line.split()[1]) << 10 for line in rollup.splitlines() if line.startswith("Pss:"))
+
+
+async def _idle() -> list[Result]:
+    with tempfile.TemporaryDirectory() as place:
+        async with _acme(Path(place), "in-process") as acme:
+            floor = await _idle_share(acme, lambda: [])
+        async with _acme(Path(place), "sandbox") as acme:
+            share = await _idle_share(acme, lambda: acme.pids)
+    more = (share - floor) * 100
+    name = "a sandboxed child that has nothing to do"
+    return [Result(name, more, "%", floor * 100, "the host alone", share / floor, 1, 0.1, limited="value")]
+
+
+async def _idle_share(acme: Acme, others: Callable[[], list[int]]) -> float:
+    """Return which part of a core this process and others take while nothing is asked of the plugin."""
+    await acme.service()
+    before, seconds = IDLE
+    await asyncio.sleep(before)
+    pids, began = others(), time.process_time()
+    used = sum(map(_seconds_of, pids))
+    await asyncio.sleep(seconds)
+    return (time.process_time() - began + sum(map(_seconds_of, pids)) - used) / seconds
+
+
+def _seconds_of(pid: int) -> float:
+    """Return the seconds of CPU that a process has used, of all its threads."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text(encoding="ascii").split()[0]) for thread in threads) / 1e9
+
+
+FIGURES = {
+    "calls": _with_all(_calls),
+    "values": _with_all(_values),
+    "start": start,
+    "sandbox": lambda: asyncio.run(_sandboxed()),
+    "idle": lambda: asyncio.run(_idle()),
+    "hosts": hosts,
+}
