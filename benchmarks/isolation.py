@@ -85,7 +85,7 @@ async def main():
         await writer.drain()
 asyncio.run(main())
 """
-_BYTES = 50_000_000
+BYTES = 50_000_000
 _BARE = "import asyncio, pydantic"
 
 
@@ -103,8 +103,8 @@ class Pong:
 
     async def large(self) -> None:
         """Send many bytes there and back."""
-        data = bytes(_BYTES)
-        back = asyncio.create_task(self._reader.readexactly(_BYTES))
+        data = bytes(BYTES)
+        back = asyncio.create_task(self._reader.readexactly(BYTES))
         self._writer.write(data)
         await back
 
@@ -184,7 +184,7 @@ class Acme:
 
     async def large(self) -> None:
         """Pass many bytes through a node."""
-        await self._nodes["Raw"].run({"data": bytes(_BYTES)}, None)
+        await self._nodes["Raw"].run({"data": bytes(BYTES)}, None)
 
     async def items(self) -> float:
         """Return the seconds that one of 10,000 items takes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -40,7 +41,11 @@ class Served:
 
     def descriptors(self) -> list[str]:
         """Return the targets of the server's open file descriptors, as Linux names them."""
-        return [str(link.readlink()) for link in Path(f"/proc/{self.process.pid}/fd").iterdir()]
+        links = []
+        for link in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                links.append(str(link.readlink()))
+        return links
 
     def threads(self) -> int:
         """Return how many threads it has."""

@@ -66,10 +66,9 @@ async def soak(seconds: float, seed: int, place: Path, kind: type[Load] = Load) 
         before = await _held(server) + Counter(threads=_POOL)
         load = kind(server, random.Random(seed + 1), errors=warming.errors)
         soaked = Soaked(load.done, load.errors)
-        sampling = asyncio.create_task(_sample(server, soaked))
-        try:
+        async with asyncio.TaskGroup() as group:
+            sampling = group.create_task(_sample(server, soaked))
             await load.work(seconds)
-        finally:
             sampling.cancel()
         soaked.left = await _left(server, before)
     return soaked

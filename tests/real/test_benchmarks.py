@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import engine, enginepeers, harness, startup, trust
+from benchmarks import engine, enginepeers, harness, isolatedhosts, isolation, startup, trust
 from benchmarks.__main__ import NAMES, main
 from benchmarks.enginefloors import queued_generators
 from benchmarks.enginegraphs import chain, fan, layers, stream
@@ -149,6 +149,19 @@ def test_a_part_of_the_promises_gives_figures(
     few = trust.Sizes(runs=3, characters=600, nodes=30, items=200, tools=3, parses=2, output_characters=200, values=2)
     monkeypatch.setattr(trust, "SIZES", few)
     assert all(figure["limit"] > 0 for figure in figures(capsys, "trust", part))
+
+
+@pytest.mark.parametrize("part", list(isolation.FIGURES))
+def test_a_part_of_isolation_gives_figures(
+    part: str, once: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(isolation, "BYTES", 1_000_000)
+    monkeypatch.setattr(isolation, "IDLE", (0.1, 0.5))
+    monkeypatch.setattr(isolatedhosts, "PLUGINS", 2)
+    main(["isolation", "--only", part, "--json"])
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert found
+    assert all(figure["limit"] and figure["floor"] > 0 for figure in found)
 
 
 async def test_a_run_that_gives_something_else_than_its_graph_is_not_measured() -> None:
