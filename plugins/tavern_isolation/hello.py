@@ -83,6 +83,16 @@ class Loaded(Model):
     published: dict[str, str] = Field(default_factory=dict)
     faults: dict[str, str] = Field(default_factory=dict)
 
+    def of(self, plugin: str) -> Loaded:
+        """Return it as that plugin's own, whatever the child says: of the marks of a hook implementation counts its
+        place alone, since the others would say which hook it is called for, and how."""
+        hooks = [one.model_copy(update={"plugin": plugin}) for one in self.hooks]
+        places = {name: {k: v for k, v in marks.items() if k in _PLACES} for name, marks in self.options.items()}
+        return self.model_copy(update={"hooks": hooks, "options": places})
+
+
+_PLACES = frozenset({"tryfirst", "trylast"})
+
 
 class HandlerFacts(Model):
     """What the host may have to know at once of a handler that a descriptor names: why it cannot be reached, the

@@ -53,11 +53,8 @@ from tavern_scripts.api.sandbox import memory_of
 
 _ON_THREAD = "collect"
 
-_PLACES = frozenset({"tryfirst", "trylast"})
-
 _MOST_HANDLERS = 10_000
 """Handlers of a plugin that are known of at a time."""
-
 Found = TypeVar("Found", HookImplInfo, Problem)
 _NO_KIND = ContributionKind()
 
@@ -169,7 +166,7 @@ class IsolatedRuntime(InProcessRuntime):
     async def _said(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
         hello, link = encode(self._hello(process.carrier.proxies), Hello), process.link
         (data,) = await self._asked(link, "load", b"{}", hello)
-        said = self._as_own(self._read(data, Loaded, "what was loaded"))
+        said: Loaded = self._read(data, Loaded, "what was loaded").of(self.plugin)
         placed = {"hooks": self._placed(said.hooks), "problems": self._placed(said.problems)}
         loaded = said.model_copy(update=placed)
         found: dict[str, list[Any]] = {}
@@ -177,16 +174,6 @@ class IsolatedRuntime(InProcessRuntime):
             self._kept[hook] = Said.of(*await self._asked(link, "collect", json.dumps({"hook": hook}).encode()))
             found[hook] = self._answered(hook, self._kept[hook])
         return loaded, found
-
-    def _as_own(self, loaded: Loaded) -> Loaded:
-        """What a child says it has, as the plugin's own whatever it says: of the marks of a hook implementation counts
-        its place alone, since the others would say which hook it is called for, and how."""
-        hooks = [one.model_copy(update={"plugin": self.plugin}) for one in loaded.hooks]
-        options = {
-            function: {key: value for key, value in marks.items() if key in _PLACES and value is True}
-            for function, marks in loaded.options.items()
-        }
-        return loaded.model_copy(update={"hooks": hooks, "options": options})
 
     def _hello(self, proxies: dict[str, str]) -> Hello:
         source, context = self._source, self._context
