@@ -20,7 +20,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 16_200, "contracts": 2_600, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 16_250, "contracts": 2_600, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
 of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25, 140, 146 and
 150 say why the kernel's is what it is."""
@@ -29,7 +29,7 @@ CONTRACT_FILES = 28
 
 PLUGINS = {
     "accounts": 1_250, "agents": 6_200, "assistant": 2_100, "containers": 500, "dask": 950, "devtools": 1_250,
-    "engine": 10_410, "isolation": 3_850,
+    "engine": 10_410, "isolation": 4_000,
     "knowledge": 2_500, "llm": 2_960, "mcp": 1_900, "nodes": 5_550, "operations": 2_600, "packages": 1_000,
     "postgres": 900, "scripts": 10_280, "tam": 2_000, "tools": 10_350, "wasm": 450, "workflows": 3_700,
     "worlds": 1_250,

@@ -17,8 +17,10 @@ from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.nodes import NodeProgress, Report
 from tavern_host.contracts.services import interface_methods
 from tavern_host.runtime.codec import decode, encode
+from tavern_host.runtime.installed import first_party
+from tavern_host.runtime.source import PluginSource
 from tavern_isolation.frames import Message
-from tavern_isolation.hello import ANSWER, BLOB_CALLS, EVENTS, INVOKE, HostState, SettingsState
+from tavern_isolation.hello import ANSWER, BLOB_CALLS, EVENTS, INVOKE, EntryPoint, Hello, HostState, SettingsState
 from tavern_isolation.known import Catalogue, references
 from tavern_isolation.link import Link
 from tavern_isolation.log_text import for_log
@@ -225,6 +227,37 @@ class Requests:
         except PermissionDenied as error:
             self._context.log.error("%s", error.message)
             self.link.notify("end task", json.dumps({"task": number}).encode())
+
+    # --- what a child knows ----------------------------------------------------------------------------------
+
+    def hello(self, source: PluginSource, root: str | None, proxies: dict[str, str]) -> Hello:
+        """What a child needs to begin; `root` is the plugin's folder as it sees it."""
+        context = self._context
+        services, hooks, _ = references(self._catalogue, source.name)
+        return Hello(
+            plugin=source.name,
+            module=source.module,
+            root=root,
+            reviewed=None if source.reviewed is None else {path: one.hex() for path, one in source.reviewed.items()},
+            entries={
+                hook: EntryPoint(module=one.module, collector=one.collector, options=dict(one.options))
+                for hook, one in source.entries.items()
+            },
+            first_party=[name for name, _ in first_party()],
+            publishes=list(source.publishes),
+            known_services=services,
+            known_hooks=hooks,
+            events=context.events.permissions,  # type: ignore[attr-defined]
+            settings=self.settings(),
+            state=self.state(),
+            project_id=context.project.id,
+            project_name=context.project.name,
+            project_root=str(context.project.root),
+            data_dir=str(context.data_dir),
+            operator_dir=str(context.operator_dir),
+            serving=context.serving,
+            proxies=proxies,
+        )
 
     # --- settings --------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from tavern_host.contracts.wire import Model
 from tavern_host.runtime.codec import encode
 from tavern_host.runtime.described import schema_of
 from tavern_host.runtime.in_process import InProcessRuntime
-from tavern_host.runtime.installed import first_party, is_published
+from tavern_host.runtime.installed import is_published
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation import descriptors, status
 from tavern_isolation.carriers import Carrier, carry_plainly
@@ -38,8 +38,8 @@ from tavern_isolation.described import reference_of, stand_in
 from tavern_isolation.descriptors import Descriptors, Said
 from tavern_isolation.edges import HostEdges
 from tavern_isolation.frames import Message
-from tavern_isolation.hello import EntryPoint, Facts, HandlerFacts, Hello, Loaded
-from tavern_isolation.known import Catalogue, references
+from tavern_isolation.hello import Facts, HandlerFacts, Hello, Loaded
+from tavern_isolation.known import Catalogue
 from tavern_isolation.link import Link
 from tavern_isolation.nodes import RemoteRunner
 from tavern_isolation.notes import Notes
@@ -90,6 +90,7 @@ class IsolatedRuntime(InProcessRuntime):
         self._own: dict[str, Any] = {}
         self._faults: dict[str, str] = {}
         self._numbers = itertools.count(1)
+        self._said: asyncio.Future[None] | None = None
 
     # --- loading ---------------------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class IsolatedRuntime(InProcessRuntime):
 
     async def _begin(self, process: ChildProcess) -> None:
         """Have a new child load the plugin; one that takes the place of another starts it, too."""
-        loaded, items = await self._said(process)
+        loaded, items = await self._loaded_by(process)
         if self._loaded is None:
             self._loaded, self._items = loaded, items
             return
@@ -163,8 +164,11 @@ class IsolatedRuntime(InProcessRuntime):
             if info.hook == "tavern_startup":
                 await self._call_hook(process.link, info, {})
 
-    async def _said(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
-        hello, link = encode(self._hello(process.carrier.proxies), Hello), process.link
+    async def _loaded_by(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
+        hello, link = (
+            encode(self.requests.hello(self._source, self._inside(), process.carrier.proxies), Hello),
+            process.link,
+        )
         (data,) = await self._asked(link, "load", b"{}", hello)
         said: Loaded = self._read(data, Loaded, "what was loaded").of(self.plugin)
         placed = {"hooks": self._placed(said.hooks), "problems": self._placed(said.problems)}
@@ -174,34 +178,6 @@ class IsolatedRuntime(InProcessRuntime):
             self._kept[hook] = Said.of(*await self._asked(link, "collect", json.dumps({"hook": hook}).encode()))
             found[hook] = self._answered(hook, self._kept[hook])
         return loaded, found
-
-    def _hello(self, proxies: dict[str, str]) -> Hello:
-        source, context = self._source, self._context
-        services, hooks, _ = references(self._catalogue, self.plugin)
-        return Hello(
-            plugin=source.name,
-            module=source.module,
-            root=self._inside(),
-            reviewed=None if source.reviewed is None else {path: one.hex() for path, one in source.reviewed.items()},
-            entries={
-                hook: EntryPoint(module=one.module, collector=one.collector, options=dict(one.options))
-                for hook, one in source.entries.items()
-            },
-            first_party=[name for name, _ in first_party()],
-            publishes=list(source.publishes),
-            known_services=services,
-            known_hooks=hooks,
-            events=context.events.permissions,  # type: ignore[attr-defined]
-            settings=self.requests.settings(),
-            state=self.requests.state(),
-            project_id=context.project.id,
-            project_name=context.project.name,
-            project_root=str(context.project.root),
-            data_dir=str(context.data_dir),
-            operator_dir=str(context.operator_dir),
-            serving=context.serving,
-            proxies=proxies,
-        )
 
     async def _asked(self, link: Link, name: str, *parts: bytes) -> Message:
         """Return the answer of the child. Raises what the plugin raised, with its place."""
@@ -422,9 +398,13 @@ class IsolatedRuntime(InProcessRuntime):
 
     def _changed(self) -> None:
         """Say elsewhere that the process is another one, or has ended."""
-        asyncio.get_running_loop().run_in_executor(
-            None, lambda: status.write(self._context.project, self.plugin, self.process())
-        )
+        self._said = asyncio.ensure_future(self._say(self._said))
+
+    async def _say(self, before: asyncio.Future[None] | None) -> None:
+        if before is not None:
+            await before  # in order
+        with contextlib.suppress(OSError):  # the project is gone
+            await asyncio.to_thread(lambda: status.write(self._context.project, self.plugin, self.process()))
 
     def process(self) -> PluginProcess:
         """The process that the plugin runs in, or ran in. Blocking."""

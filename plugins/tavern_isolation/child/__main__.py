@@ -1,10 +1,9 @@
 """Runs a child on the descriptor that its one argument names."""
 
+import gc
 import os
 
-from tavern_host.cli.garbage import put_off
-
-put_off()
+gc.disable()  # until the plugin is loaded: what is made until then stays
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # as `tavern` does
 
 import asyncio  # noqa: E402

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import inspect
 import json
 import logging
@@ -19,7 +20,6 @@ from typing import Any
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from tavern_host.cli.garbage import collect_again
 from tavern_host.context import PluginContext
 from tavern_host.contracts.contributions import handler_of, kind_of
 from tavern_host.contracts.errors import TavernError
@@ -150,7 +150,8 @@ class Child:
         self._functions = {one.function: self._runtime.hook_function(one) for one in hooks}
         self._takes_context = {one.function for one in hooks if "context" in one.arguments}
         options = {name: function.tavern_impl for name, function in self._functions.items()}  # type: ignore[attr-defined]
-        collect_again()
+        gc.freeze()
+        gc.enable()
         loaded = Loaded(hooks=hooks, options=options, problems=problems, published=published, faults=faults)
         return (encode(loaded, Loaded),)
 
