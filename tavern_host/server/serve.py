@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pydantic import JsonValue
 
-from tavern_host.cli.garbage import collect_again
+from tavern_host.cli.garbage import collect_again, settle
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
 from tavern_host.runtime.installed import first_party_part
@@ -72,7 +72,8 @@ async def serve(
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
     notify, stay_watched = first_party_part("systemd:notify"), first_party_part("systemd:stay_watched")
-    watched = asyncio.create_task(stay_watched(), name="say to systemd that the server is alive")
+    warm_up = first_party_part("warming:warm_up")
+    tasks = [asyncio.create_task(stay_watched(), name="say to systemd that the server is alive")]
     try:
         async with listening(make_app(served, token=token, port=reach.port, reach=reach), listener, reach):
             try:
@@ -85,6 +86,8 @@ async def serve(
                     yield CommandOutput(kind="message", text=line)
                 yield CommandOutput(kind="result", data=_where(url, reach, host))
                 notify("READY=1")
+                named = [info for one in served.all() for info in one.registrations.of_first_party()]
+                tasks.append(asyncio.create_task(warm_up(named, settle), name="prepare for first requests"))
                 while (change := await said.get()) is not None:
                     yield CommandOutput(kind="progress", text=change)
                 notify("STOPPING=1")
@@ -94,7 +97,8 @@ async def serve(
                 for one in served.all():
                     await one.events.close()
     finally:
-        watched.cancel()
+        for task in tasks:
+            task.cancel()
         served.let_go()
         for number in handlers:
             loop.remove_signal_handler(number)
