@@ -6,6 +6,7 @@ Which requests enter, and what a route needs, is the server's business; this say
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.accounts import ACCOUNTS
@@ -29,6 +30,7 @@ async def tavern_startup(context: PluginContext) -> None:
 
 async def _begin(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
+    await asyncio.to_thread(import_module, "tavern_accounts.service")  # the event loop does not wait for it
     await context.services.get(ACCOUNTS).roles()  # makes it, unless another's has taken its place
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tavern_agents.api.agents import AGENT_RUNTIME, AgentRunFilter
@@ -94,6 +95,7 @@ async def _resume_abandoned(context: PluginContext) -> None:
     """Let the runtime of this plugin, unless another's has taken its place, resume what was left over, and what other
     hosts leave later."""
     await asyncio.sleep(_LATER)
+    await asyncio.to_thread(import_module, "tavern_agents.runtime")  # the event loop does not wait for it
     await all_started(context.services)
     told = ""
     while not context.is_stopping():

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tavern_engine.api.executions import EXECUTION_ENGINE
@@ -93,6 +94,7 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 async def _recover_runs(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
+    await asyncio.to_thread(import_module, "tavern_engine.engine")  # the event loop does not wait for it
     await all_started(context.services)
     await context.services.get(EXECUTION_ENGINE).queue()  # creates it, unless another plugin overrides it
     if (engine := context.own(EngineState).engine) is not None:

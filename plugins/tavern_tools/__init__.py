@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tavern_host.context import PluginContext
@@ -146,6 +147,7 @@ async def tavern_startup(context: PluginContext) -> None:
 
 async def _take_up_tasks(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
+    await asyncio.to_thread(import_module, "tavern_tools.manager")  # the event loop does not wait for it
     await all_started(context.services)
     await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
     if (manager := context.own(State).manager) is not None:

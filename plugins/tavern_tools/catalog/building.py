@@ -5,6 +5,7 @@ Where they come from is the registry's business.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -61,6 +62,7 @@ class Building:
         place = {one.name: index for index, one in enumerate(await self._context.services.get(PLUGINS).list_plugins())}
         offered = [*files.definitions, *await self._contributed()]
         for definition in sorted(offered, key=lambda one: place.get(one.plugin or "", len(place))):
+            await asyncio.sleep(0)  # others get their turn: the first time, the types of all methods are built
             await self._add(definition)
 
     async def add_files(self, files: ReadFiles) -> None:
