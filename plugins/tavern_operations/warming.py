@@ -1,47 +1,46 @@
 """Prepares a server that is ready for its first requests, on a thread and part by part, so that none waits for all.
 
-Descriptors of routes and messages name what there is to prepare, and so whoever owns it does: the modules of handlers
-are imported, and the models built that they read and answer with.
+The descriptors of routes name what there is to prepare, and so whoever owns it does: the modules of handlers are
+imported, and the models built that they read and answer with.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pkgutil import resolve_name
 
 from pydantic import BaseModel
 
 from tavern_host.contracts.errors import describe
-from tavern_host.contracts.http import MessageInfo, RouteInfo
+from tavern_host.contracts.http import RouteInfo
 
 _log = logging.getLogger("tavern.server")
 
 
-async def warm_up(descriptors: Iterable[RouteInfo | MessageInfo], settle: Callable[[], object]) -> None:
-    """Prepare what first-party descriptors name, until cancelled; `settle` is called in the thread after each part.
+async def warm_up(routes: Iterable[RouteInfo]) -> None:
+    """Prepare what first-party routes name, until cancelled.
 
     What cannot be prepared is left to the request for it, which says why.
     """
-    for reference in references(descriptors):
-        await asyncio.to_thread(_prepare, reference, settle)
+    for reference in references(routes):
+        await asyncio.to_thread(_prepare, reference)
 
 
-def references(descriptors: Iterable[RouteInfo | MessageInfo]) -> list[str]:
-    """Return the handlers and types that descriptors name, `module:name`, each once."""
-    found: dict[str, None] = {}
-    for info in descriptors:
-        types = (info.body, info.query, info.answer) if isinstance(info, RouteInfo) else ()
-        found |= dict.fromkeys([info.handler, *(name.removesuffix("[]") for name in types if name)])
-    return [*found]
+def references(routes: Iterable[RouteInfo]) -> list[str]:
+    """Return the handlers and types that routes name, as `module:name`, each once."""
+    named = (name for route in routes for name in (route.handler, route.body, route.query, route.answer))
+    return [*dict.fromkeys(name.removesuffix("[]") for name in named if name)]
 
 
-def _prepare(reference: str, settle: Callable[[], object]) -> None:
+def _prepare(reference: str) -> None:
     try:
         found = resolve_name(reference)
         if isinstance(found, type) and issubclass(found, BaseModel):
             found.model_rebuild()  # nothing where it is built already
     except Exception as error:
         _log.info("%s was not prepared: %s", reference, describe(error))
-    settle()
+    gc.collect(1)  # what is new: a full collection would stop everything
+    gc.freeze()  # collections leave it out, as they do what a start made

@@ -22,10 +22,3 @@ def collect_again() -> None:
         gc.freeze()
         gc.set_threshold(*gc.get_threshold()[:2], RARELY)
         gc.enable()
-
-
-def settle() -> None:
-    """Keep what was made since `collect_again` out of collections as well, without looking through what is older."""
-    if gc.get_threshold()[2] == RARELY:
-        gc.collect(1)
-        gc.freeze()

@@ -63,10 +63,6 @@ class Registrations:
 
         ledger.add(kind, key if isinstance(key, str) else " ".join(key), remove, offer=True)
 
-    def of_first_party(self) -> list[RouteInfo | MessageInfo]:
-        """Return the routes and messages of first-party plugins."""
-        return [one.info for one in (*self.routes.values(), *self.messages.values()) if one.first_party]
-
     def _place(self, info: RouteInfo | MessageInfo | CommandInfo) -> tuple[dict[Any, Any], str, Any]:
         if isinstance(info, RouteInfo):
             return self.routes, "route", (info.method, info.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,14 @@ from urllib.parse import quote
 
 from pydantic import JsonValue
 
-from tavern_host.cli.garbage import collect_again, settle
+from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
 from tavern_host.runtime.installed import first_party_part
 
 if TYPE_CHECKING:
     from tavern_host.server.reach import Reach
+    from tavern_host.server.served import ServedProjects
 
 DRAIN = 10.0
 """Seconds that work in flight has to end once the server is stopped."""
@@ -72,7 +73,6 @@ async def serve(
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
     notify, stay_watched = first_party_part("systemd:notify"), first_party_part("systemd:stay_watched")
-    warm_up = first_party_part("warming:warm_up")
     tasks = [asyncio.create_task(stay_watched(), name="say to systemd that the server is alive")]
     try:
         async with listening(make_app(served, token=token, port=reach.port, reach=reach), listener, reach):
@@ -80,14 +80,10 @@ async def serve(
                 for folder in also:
                     await served.open(folder)
                 collect_again()
-                url = f"{reach.url}/?token={quote(token(), safe='')}"
-                which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
-                for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
-                    yield CommandOutput(kind="message", text=line)
-                yield CommandOutput(kind="result", data=_where(url, reach, host))
+                for output in _opened(served, f"{reach.url}/?token={quote(token(), safe='')}", reach.port):
+                    yield output
                 notify("READY=1")
-                named = [info for one in served.all() for info in one.registrations.of_first_party()]
-                tasks.append(asyncio.create_task(warm_up(named, settle), name="prepare for first requests"))
+                tasks.append(asyncio.create_task(_warm_up(served), name="prepare for first requests"))
                 while (change := await said.get()) is not None:
                     yield CommandOutput(kind="progress", text=change)
                 notify("STOPPING=1")
@@ -104,8 +100,18 @@ async def serve(
             loop.remove_signal_handler(number)
 
 
-def _where(url: str, reach: Reach, host: Host) -> dict[str, JsonValue]:
-    return {"url": url, "port": reach.port, "project": str(host.project.root)}
+def _opened(served: ServedProjects, url: str, port: int) -> Iterator[CommandOutput]:
+    """Yield where a server that is ready can be reached."""
+    which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
+    for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
+        yield CommandOutput(kind="message", text=line)
+    data: dict[str, JsonValue] = {"url": url, "port": port, "project": str(served.default.project.root)}
+    yield CommandOutput(kind="result", data=data)
+
+
+async def _warm_up(served: ServedProjects) -> None:
+    routes = [one for host in served.all() for one in host.registrations.routes.values()]
+    await first_party_part("warming:warm_up")([one.info for one in routes if one.first_party])
 
 
 def _stopping(count: int, seconds: float) -> str:

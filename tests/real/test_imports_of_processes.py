@@ -130,6 +130,36 @@ asyncio.run(main())"""
     assert {name for name in loaded if name.startswith("tavern_engine.run.remote")} == set()
 
 
+def test_a_warm_server_imports_nothing_for_its_lists(tmp_path: Path) -> None:
+    """Everything that routes name can be prepared, and needs nothing of what is not set up."""
+    code = """
+import asyncio, json, logging, sys
+from pathlib import Path
+from tavern_host import Host
+from tavern_host.testing.http import served
+from tavern_operations.warming import warm_up
+
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+logging.getLogger("asyncio").disabled = logging.getLogger("aiohttp.access").disabled = True
+
+async def main():
+    async with Host(Path("inn"), serving=True) as host, served(host) as site:
+        routes = [one.info for one in host.registrations.routes.values()]
+        await warm_up(routes)
+        warm = set(sys.modules)
+        for path in ("/api/nodes", "/api/tools", "/api/workflows", "/api/agents", "/api/runs"):
+            answer = await site.get(path)
+            assert answer.ok, path
+        print(json.dumps([sorted(warm), sorted(set(sys.modules) - warm)]))
+
+asyncio.run(main())"""
+    *said, modules = run_python(code, cwd=tmp_path).splitlines()
+    warm, more = json.loads(modules)
+    assert [line for line in said if "not prepared" in line] == []
+    assert tops(more) & {*FIRST_PARTY, "tavern_host"} == set()
+    assert tops(warm) & {"dask", "distributed", "mcp", "psycopg", "psycopg_pool", "wasmtime"} == set()
+
+
 def test_listing_and_showing_plugins_imports_none(tmp_path: Path) -> None:
     code = (
         "from tavern_host.cli.terminal import run\n"
