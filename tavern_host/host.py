@@ -402,9 +402,7 @@ class Host:
             (AUDIT, HostAudit(self.audit, self._manager.catalogue.records)),
         ):
             handler = f"{type(instance).__module__}:{type(instance).__name__}"
-            provider = Provider("tavern-host", handler, key.name, key.version)
-            provider.instance = instance
-            self._manager.services.add(provider)
+            self._manager.services.add(Provider("tavern-host", handler, key.name, key.version, instance))
 
     def _setting(self, key: str) -> Any:
         """What the operator, or the environment, says for the full key of a plugin's setting; None for nothing."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 from importlib import import_module
 
-from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_host.contracts.accounts import ACCOUNTS
+from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl
 
 _LATER = 0.5
 """Seconds after the start, in which the host can answer for the first time."""
@@ -18,7 +17,7 @@ _LATER = 0.5
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `accounts`."""
-    return [service_info(ACCOUNTS, "tavern_accounts.service:HostAccounts")]
+    return [ServiceInfo(service="accounts", handler="tavern_accounts.service:HostAccounts")]
 
 
 @hookimpl
@@ -31,6 +30,8 @@ async def tavern_startup(context: PluginContext) -> None:
 async def _begin(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
     await asyncio.to_thread(import_module, "tavern_accounts.service")  # the event loop does not wait for it
+    from tavern_host.contracts.accounts import ACCOUNTS
+
     await context.services.get(ACCOUNTS).roles()  # makes it, unless another's has taken its place
 
 

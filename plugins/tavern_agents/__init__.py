@@ -10,11 +10,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tavern_agents.api.agents import AGENT_RUNTIME, AgentRunFilter
-from tavern_agents.api.callaccounts import CALL_ACCOUNTS
-from tavern_agents.api.histories import CHAT_HISTORY
-from tavern_agents.api.profilefiles import AGENT_PROFILES
-from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import all_started
@@ -76,10 +72,10 @@ class State:
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the services `agentRuntime`, `agentProfiles` and `chatHistory`."""
     return [
-        service_info(AGENT_RUNTIME, "tavern_agents.runtime:Runtime"),
-        service_info(CALL_ACCOUNTS, "tavern_agents.account:Accounts"),
-        service_info(AGENT_PROFILES, "tavern_agents.profile_files:ProfileFiles"),
-        service_info(CHAT_HISTORY, "tavern_agents.histories:Histories"),
+        ServiceInfo(service="agentRuntime", handler="tavern_agents.runtime:Runtime"),
+        ServiceInfo(service="callAccounts", handler="tavern_agents.account:Accounts"),
+        ServiceInfo(service="agentProfiles", handler="tavern_agents.profile_files:ProfileFiles"),
+        ServiceInfo(service="chatHistory", handler="tavern_agents.histories:Histories"),
     ]
 
 
@@ -124,6 +120,8 @@ async def _runtime(context: PluginContext) -> Runtime | None:
     """Return the runtime of this plugin, unless another's has taken its place."""
     state = context.own(State)
     if state.runtime is None:
+        from tavern_agents.api.agents import AGENT_RUNTIME, AgentRunFilter
+
         await context.services.get(AGENT_RUNTIME).runs(AgentRunFilter(limit=1))  # makes it
     return state.runtime
 

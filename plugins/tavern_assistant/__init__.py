@@ -3,14 +3,13 @@ patches of what a person asks for."""
 
 from __future__ import annotations
 
-from tavern_assistant.api.assistant import ASSISTANT
-from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl
 
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer the service `assistant`."""
-    return [service_info(ASSISTANT, "tavern_assistant.service:Patches")]
+    return [ServiceInfo(service="assistant", handler="tavern_assistant.service:Patches")]
 
 
 @hookimpl

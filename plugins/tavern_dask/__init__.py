@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from tavern_engine.api.clusters import NODE_CLUSTER
-from tavern_host import PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host import PluginContext, ServiceInfo, hookimpl
 from tavern_host.contracts.errors import Misconfigured
 
 
@@ -19,4 +18,4 @@ def tavern_register_services(context: PluginContext) -> list[ServiceInfo]:
         return []
     if importlib.util.find_spec("distributed") is None:
         raise Misconfigured("a Dask cluster is set up, but `distributed` is missing: pip install tavern-host[dask]")
-    return [service_info(NODE_CLUSTER, "tavern_dask.cluster:DaskCluster")]
+    return [ServiceInfo(service="nodeCluster", handler="tavern_dask.cluster:DaskCluster")]

@@ -9,10 +9,7 @@ from collections import Counter
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tavern_engine.api.executions import EXECUTION_ENGINE
-from tavern_engine.api.nodes import NODE_MANAGER
-from tavern_engine.api.runs import RUN_STORE
-from tavern_host import CommandInfo, MessageInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandInfo, MessageInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.http import EncodedOnce
 from tavern_host.contracts.metrics import Figure, Tally
@@ -45,9 +42,9 @@ class EngineState:
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `nodeManager`, `executionEngine` and `runStore`."""
     return [
-        service_info(NODE_MANAGER, "tavern_engine.registry:Nodes"),
-        service_info(EXECUTION_ENGINE, "tavern_engine.engine:Engine"),
-        service_info(RUN_STORE, "tavern_engine.journal.run_store.store:ProjectRuns"),
+        ServiceInfo(service="nodeManager", handler="tavern_engine.registry:Nodes"),
+        ServiceInfo(service="executionEngine", handler="tavern_engine.engine:Engine"),
+        ServiceInfo(service="runStore", handler="tavern_engine.journal.run_store.store:ProjectRuns"),
     ]
 
 
@@ -96,6 +93,8 @@ async def _recover_runs(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
     await asyncio.to_thread(import_module, "tavern_engine.engine")  # the event loop does not wait for it
     await all_started(context.services)
+    from tavern_engine.api.executions import EXECUTION_ENGINE
+
     await context.services.get(EXECUTION_ENGINE).queue()  # creates it, unless another plugin overrides it
     if (engine := context.own(EngineState).engine) is not None:
         engine.recover_runs()

@@ -5,14 +5,13 @@ What agents do with what they find is theirs; models that make embeddings belong
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl, service_info
-from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
+from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl
 
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `knowledgeBase`."""
-    return [service_info(KNOWLEDGE_BASE, "tavern_knowledge.service:Knowledge")]
+    return [ServiceInfo(service="knowledgeBase", handler="tavern_knowledge.service:Knowledge")]
 
 
 @hookimpl

@@ -5,10 +5,10 @@ Which models there are is a setting; this plugin holds no prompts and no convers
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, Veto, hookimpl, service_info
+from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, Veto, hookimpl
 from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.settings import SettingsChange
-from tavern_llm.api.llm import LLM, LlmAdapterInfo
+from tavern_llm.api.llm import LlmAdapterInfo
 
 
 class State:
@@ -22,7 +22,7 @@ class State:
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the `llm` service."""
-    return [service_info(LLM, "tavern_llm.service:LlmService")]
+    return [ServiceInfo(service="llm", handler="tavern_llm.service:LlmService")]
 
 
 @hookimpl

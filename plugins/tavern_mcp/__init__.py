@@ -14,9 +14,7 @@ from tavern_host import (
     ServiceInfo,
     ToolDefinition,
     hookimpl,
-    service_info,
 )
-from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ class State:
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `tavern-mcp.servers`."""
-    return [service_info(MCP_SERVERS, "tavern_mcp.service:Servers")]
+    return [ServiceInfo(service="tavern-mcp.servers", handler="tavern_mcp.service:Servers")]
 
 
 @hookimpl

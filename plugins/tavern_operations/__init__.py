@@ -15,9 +15,7 @@ from tavern_host import (
     RouteInfo,
     ServiceInfo,
     hookimpl,
-    service_info,
 )
-from tavern_operations.api.metrics import METRICS
 
 _API = "tavern_host.contracts.host_api"
 _SETTINGS = "/api/plugins/{name}/settings"
@@ -27,7 +25,7 @@ _WEB = "tavern_operations.settings_routes"
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `metrics`."""
-    return [service_info(METRICS, "tavern_operations.metrics.service:HostMetrics")]
+    return [ServiceInfo(service="metrics", handler="tavern_operations.metrics.service:HostMetrics")]
 
 
 @hookimpl

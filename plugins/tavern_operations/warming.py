@@ -11,6 +11,7 @@ import gc
 import logging
 from collections.abc import Iterable
 from pkgutil import resolve_name
+from typing import Protocol
 
 from pydantic import BaseModel
 
@@ -20,12 +21,24 @@ from tavern_host.contracts.http import RouteInfo
 _log = logging.getLogger("tavern.server")
 
 
-async def warm_up(routes: Iterable[RouteInfo]) -> None:
-    """Prepare what first-party routes name, until cancelled.
+class Registered(Protocol):
+    """A route that a plugin registered."""
+
+    @property
+    def info(self) -> RouteInfo:
+        """What describes it."""
+
+    @property
+    def first_party(self) -> bool:
+        """Whether the plugin is."""
+
+
+async def warm_up(projects: Iterable[Iterable[Registered]]) -> None:
+    """Prepare what the first-party ones name of each project's routes, until cancelled.
 
     What cannot be prepared is left to the request for it, which says why.
     """
-    for reference in references(routes):
+    for reference in references(one.info for routes in projects for one in routes if one.first_party):
         await asyncio.to_thread(_prepare, reference)
 
 

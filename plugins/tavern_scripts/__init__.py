@@ -9,10 +9,8 @@ from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.metrics import Figure, Tally
-from tavern_host.contracts.services import ServiceInfo, service_info
+from tavern_host.contracts.services import ServiceInfo
 from tavern_host.sdk.decorator import hookimpl
-from tavern_scripts.api.scripts import SCRIPT_EXECUTION
-from tavern_scripts.api.scripttools import SCRIPT_TOOLS
 
 if TYPE_CHECKING:
     from tavern_scripts.service import Scripts
@@ -30,8 +28,8 @@ class State:
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the services that run scripts, for callers and for agents."""
     return [
-        service_info(SCRIPT_EXECUTION, "tavern_scripts.service:Scripts"),
-        service_info(SCRIPT_TOOLS, "tavern_scripts.agent_tools:AgentTools"),
+        ServiceInfo(service="scriptExecution", handler="tavern_scripts.service:Scripts"),
+        ServiceInfo(service="scriptTools", handler="tavern_scripts.agent_tools:AgentTools"),
     ]
 
 

@@ -15,15 +15,10 @@ from tavern_host.contracts.http import EncodedOnce, RouteInfo
 from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
-from tavern_host.contracts.services import ServiceInfo, service_info
+from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.sdk.decorator import hookimpl
 from tavern_tools.api.macros import PromptMacroInfo
-from tavern_tools.api.projectfiles import PROJECT_FILES
-from tavern_tools.api.systemtools import SYSTEM_TOOLS
-from tavern_tools.api.toolcalls import TaskFilter
-from tavern_tools.api.toolfiles import TOOL_FILES
-from tavern_tools.api.tools import TOOL_MANAGER
 
 if TYPE_CHECKING:
     from tavern_tools.calls.streams import Streams
@@ -70,10 +65,10 @@ class State:
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     return [
-        service_info(TOOL_MANAGER, "tavern_tools.manager:Tools"),
-        service_info(TOOL_FILES, "tavern_tools.editor.tool_files:ProjectTools"),
-        service_info(SYSTEM_TOOLS, "tavern_tools.builtin.system_tools:System"),
-        service_info(PROJECT_FILES, "tavern_tools.builtin.file_operator:Files"),
+        ServiceInfo(service="toolManager", handler="tavern_tools.manager:Tools"),
+        ServiceInfo(service="toolFiles", handler="tavern_tools.editor.tool_files:ProjectTools"),
+        ServiceInfo(service="systemTools", handler="tavern_tools.builtin.system_tools:System"),
+        ServiceInfo(service="projectFiles", handler="tavern_tools.builtin.file_operator:Files"),
     ]
 
 
@@ -114,6 +109,9 @@ async def tavern_settle_work(which: WorkFilter, call: CallContext, context: Plug
     """End tasks and calls."""
     state = context.own(State)
     if state.manager is None:
+        from tavern_tools.api.toolcalls import TaskFilter
+        from tavern_tools.api.tools import TOOL_MANAGER
+
         await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))  # makes it, for tasks from before
     return [] if state.manager is None else await state.manager.end_work(which, call)
 
@@ -149,6 +147,8 @@ async def _take_up_tasks(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
     await asyncio.to_thread(import_module, "tavern_tools.manager")  # the event loop does not wait for it
     await all_started(context.services)
+    from tavern_tools.api.tools import TOOL_MANAGER
+
     await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
     if (manager := context.own(State).manager) is not None:
         await manager.adopt_tasks()

@@ -13,9 +13,7 @@ from tavern_host import (
     ServiceInfo,
     TavernError,
     hookimpl,
-    service_info,
 )
-from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 _LATER = 2.0
 """Seconds after the start, in which the host can answer for the first time."""
@@ -24,7 +22,7 @@ _LATER = 2.0
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `workflowManager`."""
-    return [service_info(WORKFLOW_MANAGER, "tavern_workflows.manager:Workflows")]
+    return [ServiceInfo(service="workflowManager", handler="tavern_workflows.manager:Workflows")]
 
 
 @hookimpl
@@ -45,6 +43,8 @@ async def tavern_startup(context: PluginContext) -> None:
 async def _begin(context: PluginContext) -> None:
     await asyncio.sleep(_LATER)
     with suppress(TavernError):
+        from tavern_workflows.api.workflows import WORKFLOW_MANAGER
+
         await context.services.get(WORKFLOW_MANAGER).list_workflows()  # makes it, unless another has taken its place
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl, service_info
+from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.errors import TavernError
 from tavern_tools.api.macros import PromptMacroInfo
-from tavern_worlds.api.scenes import SCENE_MANAGER
 
 if TYPE_CHECKING:
     from tavern_worlds.service import Scenes
@@ -31,7 +30,7 @@ class State:
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `sceneManager`."""
-    return [service_info(SCENE_MANAGER, "tavern_worlds.service:Scenes")]
+    return [ServiceInfo(service="sceneManager", handler="tavern_worlds.service:Scenes")]
 
 
 @hookimpl
@@ -70,6 +69,8 @@ async def _scenes(context: PluginContext) -> Scenes | None:
     """Return the scenes of this plugin, unless another's have taken their place."""
     state = context.own(State)
     if state.scenes is None:
+        from tavern_worlds.api.scenes import SCENE_MANAGER
+
         await context.services.get(SCENE_MANAGER).list_runs(limit=1)  # makes it
     return state.scenes
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -41,7 +41,7 @@ MAX_ANSWER = 64 << 20
 """The largest body in bytes that a plugin answers with; a Blob, which is sent as a stream, may be larger."""
 _COOKIE_SECONDS = 600
 _IMPORTED = set[str]()
-"""The modules of first-party handlers that are there: the first request waits for an import, the event loop never."""
+"""First-party handlers that are there: the first request waits for an import, the event loop never."""
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _HOSTS_HEADERS = re.compile(
     "(access-control-.*|clear-site-data|content-security-policy.*|cross-origin-.*|refresh|service-worker-allowed"
@@ -188,9 +188,9 @@ async def _called(
     host: Host, registered: Registered[Any], where: str, argument: Any, read: Callable[[str, Any], T]
 ) -> T:
     try:
-        if registered.first_party and (module := registered.info.handler.partition(":")[0]) not in _IMPORTED:
-            await asyncio.to_thread(importlib.import_module, module)
-            _IMPORTED.add(module)
+        if registered.first_party and (handler := registered.info.handler) not in _IMPORTED:
+            await asyncio.to_thread(resolve_name, handler)
+            _IMPORTED.add(handler)
         return read(registered.info.handler, await registered.call(argument))
     except Exception as error:
         if not isinstance(error, TavernError) or isinstance(error, PluginFailure):

@@ -83,7 +83,8 @@ async def serve(
                 for output in _opened(served, f"{reach.url}/?token={quote(token(), safe='')}", reach.port):
                     yield output
                 notify("READY=1")
-                tasks.append(asyncio.create_task(_warm_up(served), name="prepare for first requests"))
+                routes = [one.registrations.routes.values() for one in served.all()]
+                tasks.append(asyncio.create_task(first_party_part("warming:warm_up")(routes), name="warm up"))
                 while (change := await said.get()) is not None:
                     yield CommandOutput(kind="progress", text=change)
                 notify("STOPPING=1")
@@ -107,11 +108,6 @@ def _opened(served: ServedProjects, url: str, port: int) -> Iterator[CommandOutp
         yield CommandOutput(kind="message", text=line)
     data: dict[str, JsonValue] = {"url": url, "port": port, "project": str(served.default.project.root)}
     yield CommandOutput(kind="result", data=data)
-
-
-async def _warm_up(served: ServedProjects) -> None:
-    routes = [one for host in served.all() for one in host.registrations.routes.values()]
-    await first_party_part("warming:warm_up")([one.info for one in routes if one.first_party])
 
 
 def _stopping(count: int, seconds: float) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from tavern_host import clock
@@ -36,8 +36,8 @@ class Provider:
     """One layer of a service's stack. `original` is an override's view of the next provider in the stack.
 
     With `report`, exceptions of the provider other than the host's errors are reported and reach callers as
-    `plugin_error`. With `in_flight`, its calls count as work in flight of the plugin. `interface` is that of the
-    service when the provider was put on its stack. With `opening`, the instance is made by it at the first call.
+    `plugin_error`. With `in_flight`, its calls count as work in flight of the plugin. With `opening`, the instance is
+    made by it at the first call.
     """
 
     plugin: str
@@ -49,10 +49,15 @@ class Provider:
     original: ViewHandle | None = None
     report: Report | None = None
     in_flight: InFlight | None = None
-    interface: type[ServiceInterface] = ServiceInterface
+    interfaces: Mapping[str, type[ServiceInterface]] = field(default_factory=dict)
     since: datetime = field(default_factory=clock.now)
     opening: Callable[[], Any] | None = None
     on_opened: Callable[[], None] | None = None
+
+    @cached_property
+    def interface(self) -> type[ServiceInterface]:
+        """That of the service; one that is only named is imported when somebody asks for it."""
+        return self.interfaces[self.service]
 
     def opened(self) -> Any:
         """Return the instance, made if necessary. Raises `ServiceUnavailable` after `close`."""

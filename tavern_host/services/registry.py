@@ -193,7 +193,9 @@ class ServiceRegistry:
 
         It lives until its `end`, for views that are bound to it.
         """
-        provider.interface = self.catalogue.interfaces[provider.service]
+        provider.interfaces = self.catalogue.interfaces
+        if provider.opening is None:  # made already, by what is published now
+            provider.interface = provider.interfaces[provider.service]
         provider.on_opened = lambda: self._rebind(provider.service)
         self._living[provider] = None
         if provider.override:
@@ -280,7 +282,8 @@ class ServiceRegistry:
         look_up("service", service, self._base)
         return [
             ServiceLayer(
-                **{key: getattr(p, key) for key in ("plugin", "handler", "override", "version", "since")},
+                **{key: getattr(p, key) for key in ("plugin", "handler", "override", "since")},
+                version=p.version if p.override else p.interface.service_version,
                 permission=f"services.override:{service}" if p.override else None,
             )
             for p in self.stack(service)

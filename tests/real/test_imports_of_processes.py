@@ -144,8 +144,7 @@ logging.getLogger("asyncio").disabled = logging.getLogger("aiohttp.access").disa
 
 async def main():
     async with Host(Path("inn"), serving=True) as host, served(host) as site:
-        routes = [one.info for one in host.registrations.routes.values()]
-        await warm_up(routes)
+        await warm_up([host.registrations.routes.values()])
         warm = set(sys.modules)
         for path in ("/api/nodes", "/api/tools", "/api/workflows", "/api/agents", "/api/runs"):
             answer = await site.get(path)
