@@ -112,6 +112,7 @@ async def tavern_settle_work(which: WorkFilter, call: CallContext, context: Plug
         from tavern_tools.api.toolcalls import TaskFilter
         from tavern_tools.api.tools import TOOL_MANAGER
 
+        await asyncio.to_thread(import_module, "tavern_tools.manager")  # the event loop does not wait for it
         await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))  # makes it, for tasks from before
     return [] if state.manager is None else await state.manager.end_work(which, call)
 

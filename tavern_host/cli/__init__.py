@@ -19,7 +19,7 @@ def main() -> None:
         return
     if sys.platform == "win32":
         sys.exit("tavern-host runs on Linux; on Windows run it in WSL 2 (`wsl --install`) or in a container")
-    from tavern_host.cli.garbage import collect_again, put_off
+    from tavern_host.cli.garbage import put_off
 
     put_off()
     # Its plugins would be looked for among all distributions, and imported before anybody has granted them anything.
@@ -31,9 +31,7 @@ def main() -> None:
             sys.exit(complete())
         from tavern_host.cli.terminal import run
 
-        code = run(arguments, owns_process=True)
-        collect_again()  # where nothing did: the end of the process need not look through what a start made
-        sys.exit(code)
+        sys.exit(run(arguments, owns_process=True))
     except KeyboardInterrupt:  # while it imports
         print("interrupted", file=sys.stderr)
         sys.exit(130)

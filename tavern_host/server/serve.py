@@ -111,6 +111,5 @@ def _opened(served: ServedProjects, url: str, port: int) -> Iterator[CommandOutp
 
 
 def _stopping(count: int, seconds: float) -> str:
-    if not count:
-        return "Stopping …"
-    return f"Stopping: {count} in flight may end within {seconds:g} s; once more stops at once …"
+    many = f"Stopping: {count} in flight may end within {seconds:g} s; once more stops at once …"
+    return many if count else "Stopping …"

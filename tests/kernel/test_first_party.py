@@ -130,7 +130,7 @@ def test_only_first_party_plugins_have_commands_beside_plugins(tmp_path: Path, m
 
 
 DAMAGED = {
-    "tavern_mcp.api.servers": {"tavern-mcp"},
+    "tavern_worlds.descriptors": {"tavern-worlds"},
     "tavern_llm.api.hooks": {"tavern-llm"},
 }
 """Modules that cannot be imported, each with the plugins that this costs the host."""

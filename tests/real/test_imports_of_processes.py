@@ -106,7 +106,7 @@ def test_a_host_that_links_imports_no_plugin(tmp_path: Path) -> None:
 
 
 def test_what_is_not_set_up_is_not_imported(tmp_path: Path) -> None:
-    """Of a cluster, a shared database and MCP servers a host that serves knows what their plugins offer."""
+    """Of a cluster, a shared database and MCP servers a host that serves imports what offers them, and no more."""
     code = """
 import asyncio
 from pathlib import Path
@@ -124,39 +124,52 @@ async def main():
 asyncio.run(main())"""
     loaded = modules_after(code, cwd=tmp_path)
     ours = {"tavern_dask", "tavern_postgres", "tavern_mcp"}
-    offered = {*ours, "tavern_mcp.api", "tavern_mcp.api.servers"}
     assert tops(loaded) & {"dask", "distributed", "mcp", "psycopg", "psycopg_pool"} == set()
-    assert {name for name in loaded if name.partition(".")[0] in ours} == offered
+    assert {name for name in loaded if name.partition(".")[0] in ours} == ours
     assert {name for name in loaded if name.startswith("tavern_engine.run.remote")} == set()
 
 
-def test_a_warm_server_imports_nothing_for_its_lists(tmp_path: Path) -> None:
-    """Everything that routes name can be prepared, and needs nothing of what is not set up."""
+def test_a_start_imports_no_contract_of_a_service(tmp_path: Path) -> None:
+    """The contracts of hooks are imported, since hooks are called; those of services, once somebody uses them."""
+    code = """
+import asyncio, json, sys
+from pathlib import Path
+from tavern_host import Host
+
+async def main():
+    async with Host(Path("inn")):
+        print(json.dumps([*sys.modules]))
+
+asyncio.run(main())"""
+    loaded = {name for name in json.loads(run_python(code, cwd=tmp_path)) if ".api." in name}
+    loaded = {name for name in loaded if name.startswith("tavern_")}
+    assert {name.partition(".")[0] for name in loaded} == {"tavern_llm", "tavern_scripts", "tavern_tools"}
+    assert loaded & {"tavern_tools.api.tools", "tavern_tools.api.toolfiles", "tavern_tools.api.systemtools"} == set()
+
+
+def test_a_warm_server_has_what_its_routes_name(tmp_path: Path) -> None:
+    """Everything can be prepared, and needs nothing of what is not set up."""
     code = """
 import asyncio, json, logging, sys
 from pathlib import Path
 from tavern_host import Host
-from tavern_host.testing.http import served
-from tavern_operations.warming import warm_up
+from tavern_operations.warming import references, warm_up
 
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
-logging.getLogger("asyncio").disabled = logging.getLogger("aiohttp.access").disabled = True
 
 async def main():
-    async with Host(Path("inn"), serving=True) as host, served(host) as site:
-        await warm_up([host.registrations.routes.values()])
-        warm = set(sys.modules)
-        for path in ("/api/nodes", "/api/tools", "/api/workflows", "/api/agents", "/api/runs"):
-            answer = await site.get(path)
-            assert answer.ok, path
-        print(json.dumps([sorted(warm), sorted(set(sys.modules) - warm)]))
+    async with Host(Path("inn")) as host:
+        routes = [*host.registrations.routes.values()]
+        await warm_up([routes])
+        print(json.dumps([[*sys.modules], references(one.info for one in routes)]))
 
 asyncio.run(main())"""
-    *said, modules = run_python(code, cwd=tmp_path).splitlines()
-    warm, more = json.loads(modules)
+    *said, found = run_python(code, cwd=tmp_path).splitlines()
+    loaded, named = json.loads(found)
     assert [line for line in said if "not prepared" in line] == []
-    assert tops(more) & {*FIRST_PARTY, "tavern_host"} == set()
-    assert tops(warm) & {"dask", "distributed", "mcp", "psycopg", "psycopg_pool", "wasmtime"} == set()
+    assert {name.partition(":")[0] for name in named} <= {*loaded}
+    assert len(named) > 100
+    assert tops(loaded) & {"dask", "distributed", "mcp", "psycopg", "psycopg_pool", "wasmtime"} == set()
 
 
 def test_listing_and_showing_plugins_imports_none(tmp_path: Path) -> None:
