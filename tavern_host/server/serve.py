@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from pydantic import JsonValue
-
 from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
@@ -106,8 +104,7 @@ def _opened(served: ServedProjects, url: str, port: int) -> Iterator[CommandOutp
     which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
     for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
         yield CommandOutput(kind="message", text=line)
-    data: dict[str, JsonValue] = {"url": url, "port": port, "project": str(served.default.project.root)}
-    yield CommandOutput(kind="result", data=data)
+    yield CommandOutput(kind="result", data={"url": url, "port": port, "project": str(served.default.project.root)})
 
 
 def _stopping(count: int, seconds: float) -> str:
