@@ -18,6 +18,9 @@ from pydantic import BaseModel
 from tavern_host.contracts.errors import describe
 from tavern_host.contracts.http import RouteInfo
 
+_LATER = 0.2
+"""Seconds after the start, in which the server can answer for the first time."""
+
 _log = logging.getLogger("tavern.server")
 
 
@@ -38,6 +41,7 @@ async def warm_up(projects: Iterable[Iterable[Registered]]) -> None:
 
     What cannot be prepared is left to the request for it, which says why.
     """
+    await asyncio.sleep(_LATER)
     for reference in references(one.info for routes in projects for one in routes if one.first_party):
         await asyncio.to_thread(_prepare, reference)
 
