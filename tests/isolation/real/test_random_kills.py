@@ -203,7 +203,7 @@ def _descriptors() -> list[str]:
     found = []
     for one in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found.append(os.readlink(one))
+            found.append(str(one.readlink()))
     return found
 
 
