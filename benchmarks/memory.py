@@ -1,5 +1,5 @@
-"""What remembering costs: adding to a long conversation and reading its end, and searching a knowledge
-base (docs/performance.md)."""
+"""What remembering costs: adding to a long conversation and reading its end, searching a knowledge base, and runs that
+have ended (docs/performance.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from benchmarks import codecalls, lore
+from benchmarks import codecalls, finishedruns, lore
 from benchmarks.harness import ROUNDS, Result, awaited, measured
 from tavern_agents.api.histories import CHAT_HISTORY, ChatHistory
 from tavern_host import Host
@@ -83,4 +83,4 @@ async def _ask(kept: KnowledgeBase, language: lore.Language, base: str) -> None:
     assert await kept.search(language.text(5), bases=[base])
 
 
-FIGURES = {"history": history, "knowledge": knowledge, "code": codecalls.code}
+FIGURES = {"history": history, "knowledge": knowledge, "code": codecalls.code, "finished": finishedruns.finished}

@@ -23,13 +23,11 @@ from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.json_values import MESSAGE, See, is_json, json_form, without_large
 from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
-from tavern_engine.run.stream_messages import Message, StreamMessages, brief
+from tavern_engine.run.stream_messages import Message, Publish, StreamMessages, brief
 from tavern_engine.run.streams import KEPT_ITEMS
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
 from tavern_workflows.api.dataflow import collected
-
-Publish = Callable[[Iterable[Message]], None]
 
 KEPT = "kept"
 """The journal's name of a result of the run that this one continues."""
@@ -139,7 +137,7 @@ class EventBatch:
         self._completed = Completions()
         self._rows: list[NodeEvent] = []
         self.stream_messages = StreamMessages(run_id, plan.ids, publish)
-        self.reports = NodeReports(table, self.progress)
+        self.reports = NodeReports(run_id, plan.ids, table, publish)
         self.table = table
         self.journal = journal
         self.cache = cache
@@ -198,15 +196,6 @@ class EventBatch:
         shown, run_id = self._plan.ids, self._run_id
         self.table.start(numbers, time.perf_counter())
         self._publish([("NODE_EXECUTING", {"promptId": run_id, "nodeId": shown[number]}) for number in numbers])
-
-    def progress(self, number: int, value: float, maximum: float | None, message: str | None = None) -> None:
-        """Publish the progress of a node."""
-        payload: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number], "value": value}
-        if maximum is not None:
-            payload["max"] = maximum
-        if message is not None:
-            payload["message"] = message
-        self._publish([("NODE_PROGRESS", payload)])
 
     def journal_iteration(
         self, number: int, signature: bytes | None, index: int, state: dict[str, Any], numbers: list[int], since: float

@@ -91,7 +91,7 @@ class LoopLog:
             self._timer.cancel()
             self._timer = None
         if self._index > self._written:
-            self._events.progress(self._node.number, self._index, self._count)
+            self._events.reports.publish(self._node.number, self._index, self._count)
             if self._writes_state and not is_complete:
                 self._write_state()
         self._events.journal_inner(self._inner, self._inner_since)
@@ -99,7 +99,7 @@ class LoopLog:
     def _write(self) -> None:
         self._timer = None
         began = time.perf_counter()
-        self._events.progress(self._node.number, self._index, self._count)
+        self._events.reports.publish(self._node.number, self._index, self._count)
         if self._writes_state:
             self._write_state()
         self._written = self._index

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Any
 
 from tavern_engine.run.node_table import NodeTable, State
+from tavern_engine.run.stream_messages import Publish
 from tavern_host.contracts.nodes import NodeProgress, Report
 
 INTERVAL = 0.05
@@ -14,9 +16,11 @@ INTERVAL = 0.05
 
 
 class NodeReports:
-    """The reports of one run, made on the event loop. `publish` takes a node's number, value, maximum and message."""
+    """The reports of one run, made on the event loop; `ids` are those of its nodes, by number."""
 
-    def __init__(self, table: NodeTable, publish: Callable[[int, float, float | None, str | None], None]) -> None:
+    def __init__(self, run_id: str, ids: Sequence[str], table: NodeTable, publish: Publish) -> None:
+        self._run_id = run_id
+        self._ids = ids
         self._table = table
         self._publish = publish
         self._latest: dict[int, NodeProgress] = {}
@@ -37,6 +41,15 @@ class NodeReports:
 
         return report
 
+    def publish(self, number: int, value: float, maximum: float | None, message: str | None = None) -> None:
+        """Publish the progress of a node."""
+        payload: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._ids[number], "value": value}
+        if maximum is not None:
+            payload["max"] = maximum
+        if message is not None:
+            payload["message"] = message
+        self._publish([("NODE_PROGRESS", payload)])
+
     def close(self) -> None:
         """Publish nothing any more."""
         self._is_closed = True
@@ -55,7 +68,7 @@ class NodeReports:
         for number in list(self._latest):
             progress, state = self._latest.pop(number), self._table.states[number]
             if state == State.RUNNING:
-                self._publish(number, progress.value, progress.maximum, progress.message)
+                self.publish(number, progress.value, progress.maximum, progress.message)
             elif state == State.WAITING:  # that it runs is not published yet
                 early[number] = progress
         for number, progress in early.items():

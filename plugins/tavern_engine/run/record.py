@@ -11,10 +11,9 @@ from pydantic import JsonValue
 from tavern_engine.api.executions import RunFilter, RunSummary
 from tavern_engine.api.runs import RunEntry
 from tavern_engine.compile.plan import Plan
-from tavern_engine.run.event_batch import Publish
 from tavern_engine.run.json_values import INTERFACE_OUTPUTS, MESSAGE, without_large
 from tavern_engine.run.node_table import NodeTable
-from tavern_engine.run.stream_messages import Message, placeholder
+from tavern_engine.run.stream_messages import Message, Publish, placeholder
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import ErrorInfo

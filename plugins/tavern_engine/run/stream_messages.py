@@ -35,6 +35,9 @@ MOST_CHUNKS = 32
 """How many items in the shape of a chunk are published one by one, of those that come together; more go as items."""
 
 Message = tuple[str, dict[str, Any]]
+
+Publish = Callable[[Iterable[Message]], None]
+
 Outputs = Sequence[tuple[str, Converter | None]]
 """The interface outputs that publish a stream, and what converts its items for them."""
 
@@ -59,7 +62,7 @@ class _Published:
 class StreamMessages:
     """The streams of one run, as its clients see them."""
 
-    def __init__(self, run_id: str, ids: Sequence[str], publish: Callable[[list[Message]], None]) -> None:
+    def __init__(self, run_id: str, ids: Sequence[str], publish: Publish) -> None:
         self._run_id = run_id
         self._ids = ids
         self._publish = publish
