@@ -23,8 +23,9 @@ from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.recovery import Recovery
 from tavern_engine.resuming import changed_request, claimed, leave_to
 from tavern_engine.run.active_run import ActiveRun
-from tavern_engine.run.bounded import FinishedRuns, bounded, output_of
+from tavern_engine.run.bounded import bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
+from tavern_engine.run.finished_runs import FinishedRuns
 from tavern_engine.run.json_values import LARGE, error_form
 from tavern_engine.run.output_calls import check_principal, filtered, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
@@ -111,7 +112,7 @@ class Engine(ExecutionEngine):
         active = self.active.get(run_id)
         if active is not None:
             return await active.outcome()
-        run = self._finished.get(run_id) or await self.recorder.run(run_id)
+        run = await self._finished.get(run_id) or await self.recorder.run(run_id)
         while not run.status.is_final:  # another process runs it
             await asyncio.sleep(POLL)
             run = await self.recorder.run(run_id)
@@ -142,7 +143,7 @@ class Engine(ExecutionEngine):
         if self._context.services.has(RUN_STORE):
             await self.recorder.catch_up([active.record for active in self.active.values()])
             return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
-        return list_in_memory(self._finished.values(), [a.record for a in self.active.values()], filter or RunFilter())
+        return list_in_memory(self._finished.runs(), [a.record for a in self.active.values()], filter or RunFilter())
 
     async def resume(
         self, run_id: str, *, changed: RunRequest | None = None, call: CallContext | None = None
@@ -329,6 +330,7 @@ class Engine(ExecutionEngine):
         # Whether the run can be resumed is known when its journal is written.
         known = {"not_resumable": record.not_resumable, "missing_outputs": record.missing_outputs}
         self._finish(active, result.model_copy(update=known))
+        await self._finished.encode(record.id)
 
     async def _follow(self, active: ActiveRun) -> None:
         """Leave a run to the host that has taken it; as it ends there, it ends for its callers here."""
@@ -383,7 +385,7 @@ class Engine(ExecutionEngine):
     def _finish(self, active: ActiveRun, run: Run) -> None:
         """Finish a run: wake its waiters, release its slot, publish its end."""
         active.count(self._state, run.status)
-        self._finished.add(run, active.record)
+        self._finished.add(run)
         self._leave(active)
         active.record.announce_end(run)
         self._answer(active, run)
@@ -410,8 +412,8 @@ class Engine(ExecutionEngine):
         return self._settings.caches_on_disk()
 
     async def _present(self, run_id: str, most: int | None = None) -> Run:
-        """Return a run in its present state; one of the store as `RunRecorder.run` does. Raises `NotFound`."""
+        """Return a run in its present state; one that ended as `RunRecorder.run` does. Raises `NotFound`."""
         active = self.active.get(run_id)
         if active is not None:
             return await active.record.present()
-        return self._finished.get(run_id) or await self.recorder.run(run_id, most)
+        return await self._finished.get(run_id, most) or await self.recorder.run(run_id, most)

@@ -69,13 +69,17 @@ def case(
 
 
 async def check(bench: Bench, cases: Iterable[Case]) -> None:
-    """Run each workflow with an empty cache, and again with a full one, which makes no difference."""
+    """Run each workflow with an empty cache, and again with a full one, which makes no difference; nor does it whether
+    a run is asked for once more when it has ended."""
     with Failures() as failures:
         for each in cases:
             bench.forget()
             for attempt in ("first", "again"):
                 with failures.row(f"{each.name}, {attempt}"):
                     async with asyncio.timeout(60):
-                        found = each.found(await bench.run(each.document, **each.inputs))
+                        run = await bench.run(each.document, **each.inputs)
+                        found, kept = each.found(run), await bench.engine.get(run.id)
                     if repr(found) != repr(each.expected):  # by which 1, 1.0 and True differ
                         raise AssertionError(f"\n  it gives {found}\n  expected {each.expected}")
+                    if repr(kept) != repr(run):
+                        raise AssertionError(f"\n  it gave {run!r}\n  kept is {kept!r}")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from sys import getsizeof
 from typing import Any
 
 import pytest
-from engine_bench import PLUGINS, Bench, slot, workflow
+from engine_bench import PLUGINS, Bench, give, slot, workflow
 from helpers.repetition import Failures, repetitions
+from helpers.waiting import until
+from loops_bench import flow, inside, loop
 
+from tavern_engine.cache.cache import OutputCache, size_of
 from tavern_engine.run.bounded import encoded
 from tavern_host import Host, NotFound
 from tavern_host.contracts.executions import RunRequest
@@ -27,26 +33,95 @@ def acme(type: str, **values: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def opened(folder: Path, **settings: Any) -> AsyncIterator[tuple[Bench, HttpClient]]:
     values = {f"extensions.tavern-engine.{key}": value for key, value in settings.items()}
-    plugins = [PLUGINS / "acme_nodes", PLUGINS / "acme_blobs"]
-    trust = ["acme-nodes", "acme-blobs"]
+    plugins = [PLUGINS / name for name in ("acme_nodes", "acme_blobs", "acme_flow", "acme_streams")]
+    trust = [plugin.name.replace("_", "-") for plugin in plugins]
     async with Host(folder / "project", plugins=plugins, trust=trust, settings=values) as host, served(host) as site:
         yield Bench(host), site
 
 
 async def test_finished_runs_are_bounded_in_bytes(tmp_path: Path) -> None:
-    size = 8 * MEGABYTE // 10
+    """As UTF-8 has them; the others are read from their record."""
+    size = 8 * MEGABYTE // 10 // 3
     async with opened(tmp_path, rememberRunsMegabytes=3) as (bench, site):
-        documents = [{"a": acme("LongText", size=size), "n": acme("LongList", size=1000 + n)} for n in range(6)]
-        ids = [(await bench.run(workflow(nodes))).id for nodes in documents]
+
+        async def run(size: int, text: str, number: int = 0) -> str:
+            nodes = {"a": acme("LongText", size=size, text=text), "n": acme("LongList", size=1000 + number)}
+            document = workflow({**nodes, "out": "core:GroupOutput"}, "a.result > out.text",
+                interfaceOutputs={"text": slot("STRING")})  # fmt: skip
+            run = await bench.run(document)
+            assert await bench.engine.get(run.id) == run
+            await until(lambda: not finished._ended, "the run is encoded")
+            assert await bench.engine.get(run.id) == run
+            return run.id
+
+        ids = [await run(size, text) for text in "一二三四五六"]
         finished = bench.state.engine._finished
-        assert [run.id for run in finished.values()] == ids[-3:]
-        assert 2.4 * MEGABYTE < finished.size <= 3 * MEGABYTE
-        whole = await bench.engine.get(ids[0])  # the others are read from their record
+        assert [run.id for run in finished.runs()] == ids[-3:]
+        assert 2.4 * MEGABYTE < finished.size < 2.5 * MEGABYTE
+        whole = await bench.engine.get(ids[0])
         assert len(whole.nodes["a"].output["result"]) == size  # type: ignore[index,arg-type]
 
-        run = await bench.run(workflow({"a": acme("LongText", size=4 * MEGABYTE)}))
-        assert [run.id for run in finished.values()] == ids[-3:]
-        assert (await site.get(f"/api/runs/{run.id}")).status == 200
+        more = [await run(size, "六", number) for number in range(30)]  # what several have is kept once
+        assert [run.id for run in finished.runs()] == [*ids[-3:], *more]
+        assert finished.size < 2.8 * MEGABYTE
+
+        large = await run(4 * MEGABYTE, "x")
+        assert [run.id for run in finished.runs()] == [*ids[-3:], *more]
+        assert (await site.get(f"/api/runs/{large}")).status == 200
+        for run_id in (*ids, *more):
+            finished.forget(run_id)
+        assert (finished.size, [*finished.runs()]) == (0, [])
+
+
+async def test_nothing_of_a_finished_run_waits_for_the_garbage_collector(tmp_path: Path) -> None:
+    """However it ended."""
+    inner = {"z": loop("n: INTEGER = 0", count=3), "add": inside("z", "Add")}
+    runs: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+        "done": ({"a": give("text"), "b": "Take"}, ("a > b",)),
+        "failed": ({"a": give(1), "boom": "Boom", "after": "Take"}, ("a > boom > after",)),
+        "a loop": (inner, ("z.in__n > add.a, add.sum > z.next__n",)),
+        "a stream": ({"n": {"type": "acme-streams:Numbers", "inputValues": {"length": 9}},
+            "t": {"type": "acme-streams:Total"}}, ("n.items > t.items",)),
+        "with progress": ({"a": flow("Chatter", times=3), "b": "Take"}, ("a > b",)),
+        "interrupted": ({"a": "Hang"}, ()),
+    }  # fmt: skip
+    async with opened(tmp_path) as (bench, _):
+        await bench.run(workflow({"a": give("first")}))
+        engine = bench.state.engine
+        gc.disable()
+        try:
+            with Failures() as failures:
+                for name, (nodes, edges) in runs.items():
+                    with failures.row(name):
+                        run_id = await bench.start(workflow(nodes, *edges))
+                        record = weakref.ref(engine.active[run_id].record)
+                        if name == "interrupted":
+                            await bench.until("NODE_EXECUTING", promptId=run_id)
+                            await bench.interrupted(run_id)
+                        await bench.engine.wait(run_id)
+                        await until(lambda record=record: record() is None, "the run is gone")  # type: ignore[misc]
+        finally:
+            gc.enable()
+
+
+def test_what_is_cached_is_counted_once_as_python_has_it() -> None:
+    text, words = "一" * MEGABYTE, ["wine", "麦酒"]
+    outputs = {"a": text, "all": [text, text, {"deep": text}]}
+    texts: dict[int, int] = {}
+    size = size_of(outputs, texts=texts)
+    assert size is not None and texts == {id(text): getsizeof(text)}
+    assert getsizeof(text) < size < getsizeof(text) + 2000
+    assert size_of(words) == size_of([]) + getsizeof(words) - getsizeof([]) + sum(map(getsizeof, words))  # type: ignore[operator]
+
+    cache = OutputCache(3 * MEGABYTE)
+    for number in range(20):  # as nodes that pass a text on
+        cache.put(b"%d" % number, {"text": text})
+    assert len(cache) == 20 and getsizeof(text) < cache.size < getsizeof(text) + 20_000
+    cache.put(b"other", {"text": "二" * MEGABYTE})
+    assert len(cache) == 1 and b"other" in cache
+    cache.put_plain({b"other": {"n": 1}}, 0)
+    cache.clear()
+    assert cache.size == 0
 
 
 async def test_a_run_is_shown_without_its_large_values(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from datetime import datetime
+from math import isfinite
+from sys import getsizeof
 from typing import Any
 
 from tavern_host import Blob
@@ -14,8 +16,14 @@ from tavern_host import Blob
 DEFAULT_LIMIT = 256 * 2**20
 """How many bytes, roughly, cached outputs may take."""
 
+SMALL = 1000
+"""Outputs of more characters than this are measured; see `plain_characters`."""
+
 _ENTRY = 300
 """What an entry takes beside its texts, roughly: its signature, its dict, the cache's own book-keeping."""
+_NUMBER, _TEXT = 32, getsizeof("")
+_LARGE = 64 * 1024
+"""A text of more bytes that several entries have is counted once."""
 _SCALARS = frozenset((int, float, bool, type(None), datetime, Blob))
 _FLAT = frozenset((int, float, bool, type(None), str, bytes))
 _TEXTS = frozenset((str, bytes))
@@ -33,10 +41,12 @@ class OutputCache:
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self.limit = limit
         self._entries: dict[bytes, dict[str, Any]] = {}
-        self._held: dict[bytes, int] = {}
-        """The sizes of those entries that hold lists and objects."""
+        self._held: dict[bytes, tuple[int, dict[int, int]]] = {}
+        """The sizes of those entries that were measured, without large texts, and of these by identity."""
+        self._texts: dict[int, int] = {}
+        """By identity, how many entries have a large text."""
         self.size = 0
-        """About how many bytes the entries take."""
+        """How many bytes the entries take; of numbers, about."""
         self.on_kept: Kept | None = None
 
     def __len__(self) -> int:
@@ -64,7 +74,8 @@ class OutputCache:
         Without `is_new`, `on_kept` is not called. Outputs that are `owned` have no other reference, so they are not
         copied.
         """
-        size = size_of(outputs)
+        texts: dict[int, int] = {}
+        size = size_of(outputs, texts=texts)
         if size is None or size > self.limit:
             return
         try:
@@ -73,14 +84,17 @@ class OutputCache:
             return
         self._drop(signature)
         self._entries[signature] = outputs
-        self._held[signature] = size
-        self.size += size
+        self._held[signature] = size - sum(texts.values()), texts
+        self.size += self._held[signature][0]
+        for text, length in texts.items():
+            holders = self._texts[text] = self._texts.get(text, 0) + 1
+            self.size += length if holders == 1 else 0
         if is_new and self.on_kept is not None:
             self.on_kept((signature,), (outputs,), size)
         self._shrink()
 
     def put_plain(self, outputs: Mapping[bytes, dict[str, Any]], characters: int, *, is_new: bool = True) -> None:
-        """Cache outputs by signature that hold nothing but numbers and short texts, `characters` in all."""
+        """Cache outputs by signature that have `plain_characters`, so many in all."""
         entries = self._entries
         for signature in entries.keys() & outputs.keys():
             self._drop(signature)
@@ -95,13 +109,21 @@ class OutputCache:
         """Remove all entries."""
         self._entries.clear()
         self._held.clear()
+        self._texts.clear()
         self.size = 0
 
     def _drop(self, signature: bytes) -> None:
         outputs = self._entries.pop(signature, None)
-        if outputs is not None:
-            held = self._held.pop(signature, None)
-            self.size -= held if held is not None else _plain_size(outputs)
+        if outputs is None:
+            return
+        held = self._held.pop(signature, None)
+        size, texts = held if held is not None else (_plain_size(outputs), {})
+        self.size -= size
+        for text, length in texts.items():
+            self._texts[text] -= 1
+            if not self._texts[text]:
+                del self._texts[text]
+                self.size -= length
 
     def _shrink(self) -> None:
         while self.size > self.limit and self._entries:
@@ -134,33 +156,56 @@ def copied(value: Any) -> Any:
     return tuple(copied(part) for part in value) if kind is tuple else value
 
 
-def size_of(value: Any, items: int = _MAX_ITEMS) -> int | None:
-    """Return roughly how many bytes an entry with a value takes, or None where that cannot be known, also for more than
-    so many items."""
+def plain_characters(outputs: dict[str, Any]) -> int | None:
+    """Return how many characters are in outputs that hold nothing but numbers and short ASCII texts, so that they are
+    shown and cached as they are; None for others."""
+    count = 0
+    for value in outputs.values():
+        kind = value.__class__
+        if kind is str and value.isascii():
+            count += len(value)
+        elif kind is not int and kind is not bool and value is not None and (kind is not float or not isfinite(value)):
+            return None
+    return count if count <= SMALL else None
+
+
+def size_of(value: Any, items: int = _MAX_ITEMS, texts: dict[int, int] | None = None) -> int | None:
+    """Return how many bytes an entry with a value takes, numbers about, or None where that cannot be known, also for
+    more than so many items.
+
+    A large text that is in it twice counts once, since copies of lists and objects share it: `texts` gets the sizes of
+    these by identity.
+    """
+    texts = {} if texts is None else texts
     size, waiting, left = _ENTRY, [value], items
+    keys: set[Any] = set()
     while waiting:
         part = waiting.pop()
         kind = type(part)
         if kind in _SCALARS:
-            size += 32
-        elif kind is str or kind is bytes:
-            size += len(part) + 60
-        elif kind is list or kind is tuple:
-            if (left := left - len(part)) < 0:
-                return None
-            size += 60 + 8 * len(part)
-            kinds = set(map(type, part))
-            if kinds <= _SCALARS:
-                size += 32 * len(part)
-            elif kinds <= _TEXTS:
-                size += sum(map(len, part)) + 60 * len(part)
+            size += _NUMBER
+        elif kind is str and part.isascii() and len(part) < _LARGE:
+            size += len(part) + _TEXT
+        elif kind in _TEXTS:
+            if (length := getsizeof(part)) <= _LARGE:
+                size += length
             else:
-                waiting.extend(part)
-        elif kind is dict:
+                texts[id(part)] = length
+        elif kind is list or kind is tuple or kind is dict:
             if (left := left - len(part)) < 0:
                 return None
-            size += 70 + 100 * len(part)
-            waiting.extend(part.values())
+            size += getsizeof(part)
+            values = part.values() if kind is dict else part
+            kinds = set(map(type, values))
+            if kinds <= _SCALARS:
+                size += _NUMBER * len(part)
+            elif kinds <= _TEXTS and max(map(len, values)) <= SMALL:
+                is_ascii = kinds == {str} and all(map(str.isascii, values))
+                size += sum(map(len, values)) + _TEXT * len(part) if is_ascii else sum(map(getsizeof, values))
+            else:
+                waiting.extend(values)
+            if kind is dict and not keys.issuperset(part):
+                keys.update(part)
         else:
             return None
-    return size
+    return size + sum(map(getsizeof, keys)) + sum(texts.values())

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from tavern_engine.journal.batch_rows import COMPLETE, HEADER, MAGIC, NodeRow, Stored
+from tavern_engine.run.json_values import JSON, TEXT, large
+from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.errors import ErrorInfo, TavernError
 from tavern_host.contracts.executions import RemoteWork
 from tavern_host.storage.values import decode_loose
@@ -95,8 +97,11 @@ def decode_value(content: bytes, kind: str) -> Any:
     raise ValueError(f"no kind {kind!r}")
 
 
-async def fetched(row: NodeRow, content: Callable[[str], Awaitable[bytes]]) -> dict[str, Any] | None:
-    """Return all outputs of a row, the large ones read with `content` (`RunStore.content`); None where it has none.
+async def fetched(
+    row: NodeRow, content: Callable[[str], Awaitable[bytes]], most: int | None = None
+) -> dict[str, Any] | None:
+    """Return all outputs of a row, the large ones read with `content` (`RunStore.content`), with placeholders for those
+    of more than `most` bytes; None where it has none.
 
     Raises `NotFound` where one is not kept any more, `TavernError` where it cannot be read.
     """
@@ -104,7 +109,9 @@ async def fetched(row: NodeRow, content: Callable[[str], Awaitable[bytes]]) -> d
         return None
     outputs = dict(row.outputs)
     for slot, value in outputs.items():
-        if isinstance(value, Stored):
+        if isinstance(value, Stored) and most is not None and value.size > most:
+            outputs[slot] = large({"text": TEXT, "bytes": BINARY}.get(value.kind, JSON), value.size)
+        elif isinstance(value, Stored):
             try:
                 outputs[slot] = decode_value(await content(value.hash), value.kind)
             except (ValueError, RecursionError, LookupError) as error:

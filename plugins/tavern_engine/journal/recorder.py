@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from cachetools import FIFOCache
@@ -13,7 +12,7 @@ from pydantic import JsonValue
 
 from tavern_engine.api.runs import RunEnd, RunEntry, RunStore
 from tavern_engine.journal.batch_decoder import fetched
-from tavern_engine.journal.batch_rows import COMPLETE, Batch, NodeRow, Stored
+from tavern_engine.journal.batch_rows import COMPLETE, Batch, NodeRow
 from tavern_engine.journal.claims import Claims
 from tavern_engine.journal.documents import documents_of, pack
 from tavern_engine.journal.journal import DELAY, Journal, Last, RunJournal, read_results, read_rows
@@ -21,12 +20,10 @@ from tavern_engine.journal.leases import LEASE
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.event_batch import KEPT as FROM_BEFORE
 from tavern_engine.run.event_batch import STATUS_NAMES, shown
-from tavern_engine.run.json_values import JSON, TEXT, large
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.record import RunRecord, run_of
 from tavern_engine.run.run_blobs import input_blobs
 from tavern_host import PluginContext
-from tavern_host.contracts.blobs import BINARY
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.documents import to_thread_if_large
 from tavern_host.contracts.errors import Misconfigured, NotFound, ServiceUnavailable, TavernError
@@ -364,10 +361,8 @@ class RunRecorder:
         status = STATUS_NAMES.get(row.status)
         if status is None:
             return None
-        if most is not None and row.outputs is not None:
-            row = replace(row, outputs={slot: _placeholder(value, most) for slot, value in row.outputs.items()})
         try:
-            outputs = await fetched(row, store.content)
+            outputs = await fetched(row, store.content, most)
         except TavernError:
             outputs = None
         is_kept = row.status == FROM_BEFORE
@@ -386,12 +381,6 @@ class RunRecorder:
 
 def _reason(error: Exception) -> str:
     return error.message if isinstance(error, TavernError) else f"{type(error).__name__}: {error}"
-
-
-def _placeholder(value: Any, most: int) -> Any:
-    if isinstance(value, Stored) and value.size > most:
-        return large({"text": TEXT, "bytes": BINARY}.get(value.kind, JSON), value.size)
-    return value
 
 
 async def _document(workflow: Workflow) -> tuple[bytes, str]:

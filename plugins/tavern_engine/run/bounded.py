@@ -1,58 +1,22 @@
-"""Bounds finished runs in bytes: how much of them is remembered, and how much of one is shown at a time."""
+"""Bounds how much of a run is shown at a time, and gives its outputs one by one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 
 from pydantic import JsonValue
 
-from tavern_engine.cache.cache import size_of
 from tavern_engine.run.json_values import JSON, TEXT, without_large
-from tavern_engine.run.record import RunRecord
 from tavern_host import Blob, NotFound
 from tavern_host.context import Blobs
 from tavern_host.contracts.executions import NodeState, Run
-
-_RUN, _NODE = 200_000, 1000
-"""About how many bytes a run takes at least, and each of its nodes beside large outputs."""
 
 SHOWN = 2 * 2**20
 """A value of more bytes than `LARGE` is not shown with its run, nor are values above 1 KiB once a run has so many."""
 
 _PART = 16 * 1024
 """How many characters are encoded before others get their turn; more only where a text within a value is longer."""
-
-
-class FinishedRuns:
-    """The runs that ended last, as many as fit into `limit()` bytes. One that is larger is not remembered."""
-
-    def __init__(self, limit: Callable[[], int]) -> None:
-        self._limit = limit
-        self._runs: dict[str, tuple[Run, int]] = {}
-        self.size = 0
-
-    def get(self, run_id: str) -> Run | None:
-        """Return a run, if it is remembered."""
-        return self._runs.get(run_id, (None, 0))[0]
-
-    def values(self) -> Iterable[Run]:
-        """Return the runs, the oldest first."""
-        return [run for run, _ in self._runs.values()]
-
-    def add(self, run: Run, record: RunRecord) -> None:
-        """Remember a run that ended, and forget the oldest for it."""
-        self.forget(run.id)
-        values_size = size_of([run.inputs, run.outputs, run.metadata], items=10**9) or 0
-        size = max(values_size + len(run.nodes) * _NODE + sum(record.nodes.sizes.values()), _RUN)
-        self._runs[run.id] = run, size
-        self.size += size
-        while self._runs and self.size > self._limit():
-            self.forget(next(iter(self._runs)) if size <= self._limit() else run.id)
-
-    def forget(self, run_id: str) -> None:
-        """Forget a run, if it is remembered."""
-        self.size -= self._runs.pop(run_id, (None, 0))[1]
 
 
 def bounded(run: Run) -> Run:

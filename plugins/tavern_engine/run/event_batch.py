@@ -11,12 +11,11 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from itertools import repeat
-from math import isfinite
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from tavern_engine.cache.cache import OutputCache, owned, size_of
+from tavern_engine.cache.cache import OutputCache, owned, plain_characters
 from tavern_engine.compile.plan import Plan
 from tavern_engine.journal.batch_rows import Note
 from tavern_engine.journal.journal import RunJournal
@@ -44,8 +43,6 @@ STATUS_NAMES = {
 
 _NAMES = {State.DONE.value: "complete", State.BYPASSED.value: "bypassed", State.FAILED.value: "error"}
 _NAMES[State.INTERRUPTED.value] = "interrupted"
-SMALL = 1000
-"""Outputs of fewer characters are not counted one by one."""
 PARTIAL = b""
 """Replaces the signature of outputs that are shown and never reused: a stream of which a part is missing."""
 
@@ -233,11 +230,11 @@ class EventBatch:
         messages: list[Message] = []
         for number, outputs in found:
             streams = streaming.get(number, ())
-            characters = None if streams else _characters(outputs)
-            display = outputs if characters is not None else shown(outputs, streams, self._see)
+            is_plain = not streams and plain_characters(outputs) is not None
+            display = outputs if is_plain else shown(outputs, streams, self._see)
             put(number, state, display, None, None)
-            self._weigh(number, display, characters)
-            about = {"promptId": run_id, "nodeId": ids[number], "output": self._brought(number, display), mark: True}
+            brought = display if is_plain else without_large(display, most=MESSAGE)
+            about = {"promptId": run_id, "nodeId": ids[number], "output": brought, mark: True}
             messages.append(("NODE_COMPLETE", about))
         if messages:
             self._publish(messages)
@@ -273,18 +270,17 @@ class EventBatch:
             self._journal_completed(self.journal, done, ids)
         cacheable = dict(zip(done.signatures, outputs, strict=True))
         lengths: dict[bytes | None, int] = {}
+        brought: dict[int, dict[str, JsonValue]] = {}
         if done.unchecked:
             outputs = outputs.copy()
         for place in done.unchecked:
             output, signature = outputs[place], done.signatures[place]
-            characters = _characters(output)
+            characters = plain_characters(output)
             if characters is not None:
                 lengths[signature] = characters
-                if characters > SMALL:
-                    table.sizes[numbers[place]] = characters
                 continue
             outputs[place] = display = output if is_json(output) else shown(output, see=self._see)
-            self._weigh(numbers[place], display, None)
+            brought[place] = without_large(display, most=MESSAGE)
             cacheable.pop(signature, None)
             if signature and self.cache is not None:
                 self.cache.put(signature, output, is_owned=True)
@@ -299,18 +295,9 @@ class EventBatch:
             {"promptId": run_id, "nodeId": node_id, "output": output}
             for node_id, output in zip(ids, outputs, strict=True)
         ]
-        for place in done.unchecked if table.sizes else ():
-            payloads[place]["output"] = self._brought(numbers[place], outputs[place])
+        for place, display in brought.items():
+            payloads[place]["output"] = display
         return payloads
-
-    def _brought(self, number: int, display: dict[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return outputs as a message brings them: large ones are asked for apart."""
-        return without_large(display, most=MESSAGE) if self.table.sizes.get(number, 0) > MESSAGE else display
-
-    def _weigh(self, number: int, display: dict[str, JsonValue], characters: int | None) -> None:
-        """Count what the outputs of a node take; `characters` are theirs where they have nothing else."""
-        if characters is None or characters > SMALL:
-            self.table.sizes[number] = characters or size_of(display, items=10**9) or 0
 
     def _journal_completed(self, journal: RunJournal, done: Columns, ids: list[str]) -> None:
         signatures, digests, base = done.signatures, self._digests, self._base
@@ -343,7 +330,7 @@ class EventBatch:
         loop since, so the table has that already."""
         _, number, state, began, ended, output, signature, error = row
         streams = self._plan.streaming.get(number, ())
-        characters = _characters(output) if output is not None and not streams else None
+        characters = plain_characters(output) if output is not None and not streams else None
         display = output
         if output is not None and characters is None and (streams or not is_json(output)):
             display = shown(output, streams, self._see)
@@ -352,8 +339,6 @@ class EventBatch:
             self.table.count_iteration((number,))
         if is_timed and self.journal is not None:
             self._journal_event(self.journal, row)
-        if display:
-            self._weigh(number, display, characters)
         if not is_superseded:
             self.table.put(number, state, display, error, (began, ended) if is_timed else None)
         about: dict[str, Any] = {"promptId": self._run_id, "nodeId": self._plan.ids[number]}
@@ -372,7 +357,7 @@ class EventBatch:
                 self.cache.put(signature, output, is_owned=True)
         if streams:
             display = brief(display, streams)
-        return "NODE_COMPLETE", {**about, "output": self._brought(number, display)}
+        return "NODE_COMPLETE", {**about, "output": without_large(display, most=MESSAGE)}
 
     def _journal_event(self, journal: RunJournal, row: NodeEvent) -> None:
         _, number, state, began, ended, output, signature, error = row
@@ -398,16 +383,3 @@ def shown(outputs: dict[str, Any], streams: Collection[str] = (), see: See | Non
 def _of_stream(items: list[Any]) -> Any:
     """Return all text of a stream of texts, else the first items."""
     return collected(items if items and isinstance(items[0], str) else items[:KEPT_ITEMS])
-
-
-def _characters(outputs: dict[str, Any]) -> int | None:
-    """Return how many characters are in outputs that hold nothing but numbers and ASCII texts, which are shown and
-    cached as they are; None for others."""
-    count = 0
-    for value in outputs.values():
-        kind = value.__class__
-        if kind is str and value.isascii():
-            count += len(value)
-        elif kind is not int and kind is not bool and value is not None and (kind is not float or not isfinite(value)):
-            return None
-    return count

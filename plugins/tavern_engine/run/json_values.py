@@ -6,6 +6,7 @@ import enum
 import math
 from collections.abc import Callable
 from datetime import datetime
+from sys import getsizeof
 from typing import Any
 
 from pydantic import BaseModel, JsonValue
@@ -193,7 +194,7 @@ def without_large(
     for key, value in values.items():
         if value is None or value.__class__ in (bool, int, float):
             continue
-        size = len(value) if isinstance(value, str) else size_of(value)
+        size = (len(value) if value.isascii() else getsizeof(value)) if isinstance(value, str) else size_of(value)
         if size is None or size > most or (left is not None and size > _SMALL and size > left[0]):
             found = found if found is not values else dict(values)
             found[key] = large(TEXT if isinstance(value, str) else JSON, size if size is not None else -1)

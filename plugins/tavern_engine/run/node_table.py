@@ -62,8 +62,6 @@ class NodeTable:
         self.attempts: dict[int, int] = {}
         self.iterations: dict[int, int] = {}
         self.remote: dict[int, RemoteWork] = {}
-        self.sizes: dict[int, int] = {}
-        """About how many bytes the outputs of those nodes take whose are not small."""
         self.load_output: Callable[[int], dict[str, JsonValue] | None] = lambda number: None
         """Returns the outputs of a reused node that was not read in this run."""
 

@@ -10,6 +10,7 @@ import json
 import zlib
 from typing import Any, NamedTuple
 
+from tavern_engine.cache.cache import plain_characters
 from tavern_engine.journal.batch_decoder import decode_value
 from tavern_engine.journal.batch_encoder import split
 
@@ -20,11 +21,10 @@ MAX_ENTRY = 64 * 2**20
 """How many bytes an entry may have."""
 
 _CHECKSUM = 4
-_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 class Entry(NamedTuple):
-    """Outputs that were read. `characters` is how many those have that hold scalars alone; None for others."""
+    """Outputs that were read, and their `plain_characters`."""
 
     outputs: dict[str, Any]
     characters: int | None
@@ -52,11 +52,10 @@ def decode_entry(signature: bytes, content: bytes) -> Entry | None:
         for slot, kind, size in parts:
             outputs[slot] = decode_value(data[place : place + size], kind)
             place += size
-        are_scalars = not parts and _SCALARS.issuperset(map(type, outputs.values()))
-        texts = sum(len(value) for value in outputs.values() if type(value) is str)
+        characters = plain_characters(outputs)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None  # of another version of the program, or made by hand
-    return Entry(outputs, texts if are_scalars else None) if type(outputs) is dict else None
+    return Entry(outputs, characters) if type(outputs) is dict else None
 
 
 def _checksum(signature: bytes, body: bytes) -> bytes:
