@@ -162,13 +162,15 @@ class Scheduler:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._workers[task]
+        try:
+            error = task.exception()
+        except asyncio.CancelledError:  # taken from the task, since it has the frames that hold the task
+            error = None
         if self._finished.done():
-            if not task.cancelled():
-                task.exception()
             return
         if task.cancelled():  # by something that a node left behind, between two nodes
             self._start(1 if self._ready else 0)
-        elif (error := task.exception()) is not None:
+        elif error is not None:
             self.fail(error)
 
     async def _work(self) -> None:
