@@ -330,7 +330,8 @@ class Engine(ExecutionEngine):
         # Whether the run can be resumed is known when its journal is written.
         known = {"not_resumable": record.not_resumable, "missing_outputs": record.missing_outputs}
         self._finish(active, result.model_copy(update=known))
-        await self._finished.encode(record.id)
+        if record.id in self._finished.ended:
+            await self._finished.encode(record.id)
 
     async def _follow(self, active: ActiveRun) -> None:
         """Leave a run to the host that has taken it; as it ends there, it ends for its callers here."""

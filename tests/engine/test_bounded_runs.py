@@ -19,6 +19,8 @@ from loops_bench import flow, inside, loop
 
 from tavern_engine.cache.cache import OutputCache, size_of
 from tavern_engine.run.bounded import encoded
+from tavern_engine.run.finished_runs import decoded
+from tavern_engine.run.finished_runs import encoded as encoded_run
 from tavern_host import Host, NotFound
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.testing.http import HttpClient, served
@@ -50,7 +52,7 @@ async def test_finished_runs_are_bounded_in_bytes(tmp_path: Path) -> None:
                 interfaceOutputs={"text": slot("STRING")})  # fmt: skip
             run = await bench.run(document)
             assert await bench.engine.get(run.id) == run
-            await until(lambda: not bench.state.engine._finished._ended, "the run is encoded")
+            await until(lambda: not bench.state.engine._finished.ended, "the run is encoded")
             assert await bench.engine.get(run.id) == run
             return run.id
 
@@ -68,6 +70,10 @@ async def test_finished_runs_are_bounded_in_bytes(tmp_path: Path) -> None:
         large = await run(4 * MEGABYTE, "x")
         assert [run.id for run in finished.runs()] == [*ids[-3:], *more]
         assert (await site.get(f"/api/runs/{large}")).status == 200
+        odd = whole.model_copy(update={"id": "odd", "metadata": {"share": float("nan")}})  # which has no codec
+        kept = encoded_run(odd)
+        assert (await decoded(kept), kept.content) == (odd, None)
+        assert 4 * size < kept.size < 4 * size + 100_000  # read from a record, the text is there twice
         for run_id in (*ids, *more):
             finished.forget(run_id)
         assert (finished.size, [*finished.runs()]) == (0, [])
