@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from datetime import datetime
-from math import isfinite
 from sys import getsizeof
 from typing import Any
 
@@ -17,7 +16,7 @@ DEFAULT_LIMIT = 256 * 2**20
 """How many bytes, roughly, cached outputs may take."""
 
 SMALL = 1000
-"""Outputs of more characters than this are measured; see `plain_characters`."""
+"""Outputs of more characters than this are measured."""
 
 _ENTRY = 300
 """What an entry takes beside its texts, roughly: its signature, its dict, the cache's own book-keeping."""
@@ -94,7 +93,7 @@ class OutputCache:
         self._shrink()
 
     def put_plain(self, outputs: Mapping[bytes, dict[str, Any]], characters: int, *, is_new: bool = True) -> None:
-        """Cache outputs by signature that have `plain_characters`, so many in all."""
+        """Cache outputs by signature that hold nothing but numbers and short ASCII texts, `characters` in all."""
         entries = self._entries
         for signature in entries.keys() & outputs.keys():
             self._drop(signature)
@@ -154,19 +153,6 @@ def copied(value: Any) -> Any:
     if kind is dict:
         return {key: copied(part) for key, part in value.items()}
     return tuple(copied(part) for part in value) if kind is tuple else value
-
-
-def plain_characters(outputs: dict[str, Any]) -> int | None:
-    """Return how many characters are in outputs that hold nothing but numbers and short ASCII texts, so that they are
-    shown and cached as they are; None for others."""
-    count = 0
-    for value in outputs.values():
-        kind = value.__class__
-        if kind is str and value.isascii():
-            count += len(value)
-        elif kind is not int and kind is not bool and value is not None and (kind is not float or not isfinite(value)):
-            return None
-    return count if count <= SMALL else None
 
 
 def size_of(value: Any, items: int = _MAX_ITEMS, texts: dict[int, int] | None = None) -> int | None:

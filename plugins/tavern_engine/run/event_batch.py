@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 from itertools import repeat
+from math import isfinite
 from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from tavern_engine.cache.cache import OutputCache, owned, plain_characters
+from tavern_engine.cache.cache import SMALL, OutputCache, owned
 from tavern_engine.compile.plan import Plan
 from tavern_engine.journal.batch_rows import Note
 from tavern_engine.journal.journal import RunJournal
@@ -357,7 +358,9 @@ class EventBatch:
                 self.cache.put(signature, output, is_owned=True)
         if streams:
             display = brief(display, streams)
-        return "NODE_COMPLETE", {**about, "output": without_large(display, most=MESSAGE)}
+        if characters is None:
+            display = without_large(display, most=MESSAGE)
+        return "NODE_COMPLETE", {**about, "output": display}
 
     def _journal_event(self, journal: RunJournal, row: NodeEvent) -> None:
         _, number, state, began, ended, output, signature, error = row
@@ -383,3 +386,16 @@ def shown(outputs: dict[str, Any], streams: Collection[str] = (), see: See | Non
 def _of_stream(items: list[Any]) -> Any:
     """Return all text of a stream of texts, else the first items."""
     return collected(items if items and isinstance(items[0], str) else items[:KEPT_ITEMS])
+
+
+def plain_characters(outputs: dict[str, Any]) -> int | None:
+    """Return how many characters are in outputs that hold nothing but numbers and short ASCII texts, so that they are
+    shown and cached as they are; None for others."""
+    count = 0
+    for value in outputs.values():
+        kind = value.__class__
+        if kind is str and value.isascii():
+            count += len(value)
+        elif kind is not int and kind is not bool and value is not None and (kind is not float or not isfinite(value)):
+            return None
+    return count if count <= SMALL else None

@@ -10,9 +10,9 @@ import json
 import zlib
 from typing import Any, NamedTuple
 
-from tavern_engine.cache.cache import plain_characters
 from tavern_engine.journal.batch_decoder import decode_value
 from tavern_engine.journal.batch_encoder import split
+from tavern_engine.run.event_batch import plain_characters
 
 FORMAT = 2
 """Differs where entries of an earlier version of the program cannot be read."""
