@@ -255,7 +255,7 @@ async def test_killed_at_any_moment_every_call_settles_and_nothing_is_left(
         assert grown < 60_000_000
         await until(lambda: all(left()[key] <= before[key] for key in before), f"no more than {before}, not {left()}")
         await host.disable("acme")
-        assert (left()["processes"], left()["groups"]) == (0, 0)
+        await until(lambda: (left()["processes"], left()["groups"]) == (0, 0), "no process and no group is left")
 
 
 async def over(link: Any) -> None:
