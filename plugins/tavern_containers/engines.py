@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tavern_containers.arguments import LABEL, Engine
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_scripts.api.piped_program import PipedProgram
+from tavern_scripts.api.scripts import no_input
 
 _NAMES = ("podman", "docker")
 _SECONDS = 30.0
@@ -51,7 +52,7 @@ async def ask(argv: Sequence[str], hidden: Mapping[str, str] | None = None) -> t
     try:
         async with asyncio.timeout(_SECONDS):
             await program.start()
-            async for output in program.outputs(_nothing(), _never()):
+            async for output in program.outputs(no_input(), _never()):
                 said[output.kind] = (said[output.kind] + output.data)[:_MOST]
     except (OSError, TimeoutError) as error:
         why = "it did not answer in time" if isinstance(error, TimeoutError) else str(error)
@@ -84,10 +85,6 @@ def _read(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return None
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    yield b""
 
 
 async def _never() -> None:

@@ -5,7 +5,6 @@ What is kept counts as long as the plugin's files, its settings, its packages an
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Iterable
@@ -34,7 +33,7 @@ class Said(Model):
     @classmethod
     def of(cls, value: bytes, facts: bytes) -> Said:
         """An answer that came."""
-        return cls(value=base64.b64encode(bytes(value)), facts=base64.b64encode(bytes(facts)))
+        return cls.construct(value=bytes(value), facts=bytes(facts))
 
 
 class Descriptors(Model):

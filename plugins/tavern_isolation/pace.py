@@ -17,7 +17,7 @@ CREDIT: Final = 1 / 20_000
 LINE: Final = 1 / 1_000
 """That of a line of output."""
 ASKED_FOR_BY_NOBODY: Final = {frames.CALL: CALL, frames.CANCEL: CALL, frames.NOTICE: NOTICE, frames.CREDIT: CREDIT}
-"""What the kinds of frames take that a child sends of its own accord; answers are as many as there are questions."""
+"""What the kinds of frames take that a child sends unasked; answers are as many as there are questions."""
 BYTE: Final = 1 / 20_000_000
 """That of each byte of these."""
 LATE: Final = 5.0

@@ -165,11 +165,8 @@ class IsolatedRuntime(InProcessRuntime):
                 await self._call_hook(process.link, info, {})
 
     async def _loaded_by(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
-        hello, link = (
-            encode(self.requests.hello(self._source, self._inside(), process.carrier.proxies), Hello),
-            process.link,
-        )
-        (data,) = await self._asked(link, "load", b"{}", hello)
+        link, hello = process.link, self.requests.hello(self._source, self._inside(), process.carrier.proxies)
+        (data,) = await self._asked(link, "load", b"{}", encode(hello, Hello))
         said: Loaded = self._read(data, Loaded, "what was loaded").of(self.plugin)
         placed = {"hooks": self._placed(said.hooks), "problems": self._placed(said.problems)}
         loaded = said.model_copy(update=placed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from socket import socket
@@ -22,6 +22,7 @@ from tavern_isolation.package_check import check_against
 from tavern_isolation.status import folder_of
 from tavern_scripts.api.environments import PackageBuilder, package_builder
 from tavern_scripts.api.sandbox import machine_sandbox, reaching
+from tavern_scripts.api.scripts import no_input
 
 _BUILDING = "extensions.tavern-scripts.buildScripts"
 _ADVISORIES = "extensions.tavern-operations.advisoryDatabase"
@@ -124,12 +125,5 @@ class Sandboxing:
         held = AsyncExitStack()
         launch = await held.enter_async_context(reaching(launch, self._needs.network, self._recording()))
         proxies = {name: value for name, value in launch.environment.items() if name.lower() in _PROXIES}
-        outputs = sandbox.backend.run(launch, _nothing())
+        outputs = sandbox.backend.run(launch, no_input())
         return await SandboxedProcess.begun(sandbox.name, outputs, proxies, held)  # type: ignore[arg-type]
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    """Give nothing to read."""
-    no_pieces: tuple[bytes, ...] = ()
-    for piece in no_pieces:
-        yield piece

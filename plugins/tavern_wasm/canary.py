@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tavern_scripts.api.scripts import (
     SandboxOutput,
     ScriptBackend,
     ScriptLimits,
+    no_input,
 )
 
 _MB = 1 << 20
@@ -110,7 +111,7 @@ async def _interruption(backend: ScriptBackend, module: Path) -> list[IsolationC
 
 async def _end(backend: ScriptBackend, module: Path) -> list[IsolationCheck]:
     before: list[int] = []
-    running = backend.run(_launch(module, wall=_NO_DEADLINE), _nothing())
+    running = backend.run(_launch(module, wall=_NO_DEADLINE), no_input())
     async with aclosing(running):  # type: ignore[type-var]
         async for output in running:
             before = await asyncio.to_thread(_holding, module.parent) if output.kind == "stdout" else []
@@ -133,7 +134,7 @@ def _launch(module: Path, *mounts: SandboxMount, wall: float = _SECONDS) -> Sand
 
 
 async def _run(backend: ScriptBackend, launch: SandboxLaunch) -> tuple[bytes, bytes, SandboxOutput]:
-    async with aclosing(backend.run(launch, _nothing())) as outputs:  # type: ignore[type-var]
+    async with aclosing(backend.run(launch, no_input())) as outputs:  # type: ignore[type-var]
         came = [output async for output in outputs]
     said = {kind: b"".join(output.data for output in came if output.kind == kind) for kind in ("stdout", "stderr")}
     return said["stdout"], said["stderr"], came[-1]
@@ -195,7 +196,3 @@ def _holding(folder: Path) -> list[int]:
         except OSError:
             continue
     return found
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    yield b""

@@ -340,6 +340,13 @@ class ScriptBackend(Protocol):
         """Run a program, feeding it from `stdin`, and yield what comes out; closing the iterator kills all of it."""
 
 
+async def no_input() -> AsyncIterator[bytes]:
+    """Give a program nothing to read."""
+    no_pieces: tuple[bytes, ...] = ()
+    for piece in no_pieces:
+        yield piece
+
+
 class ScriptExecution(ServiceInterface, name="scriptExecution", version=2):
     """Runs scripts, each in a sandbox of its own. A script that fails, or is refused, is a result and never a raise;
     `InvalidInput` and `NotFound` are for requests that mean nothing: no script, no language, a file that is not there.

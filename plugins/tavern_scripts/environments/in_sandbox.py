@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_scripts.api.scripts import SandboxLaunch, SandboxOutput, ScriptBackend
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxOutput, ScriptBackend, no_input
 from tavern_scripts.environments.environments import Environments
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget
 
@@ -22,7 +22,7 @@ def environments_in(
     """Return the environments below a folder, built in a sandbox."""
 
     def run(launch: SandboxLaunch) -> AsyncIterator[SandboxOutput]:
-        return backend.run(launch, _nothing())
+        return backend.run(launch, no_input())
 
     def record(connection: Connection) -> None:
         record_connection(context, connection, "dependencies", system_call(context.project.id))
@@ -45,10 +45,3 @@ def record_connection(context: PluginContext, connection: Connection, subject: s
     details = {key: value for key, value in about.items() if value not in (None, "")}
     action = _CONNECTED if connection.allowed else _KEPT_OUT
     context.audit.record(action, subject=subject[:200], details=details, call=call)
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    """Give nothing to read."""
-    no_pieces: tuple[bytes, ...] = ()
-    for piece in no_pieces:
-        yield piece
