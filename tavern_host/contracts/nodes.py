@@ -126,6 +126,7 @@ class NodeDefinition(OpenModel):
     category: str = ""
     display_name: str = ""
     description: str = ""
+    icon: str | None = None
     width: int | None = None
     dynamic_slots: bool | None = None
     inputs: dict[str, SlotDefinition] = Field(default_factory=dict)

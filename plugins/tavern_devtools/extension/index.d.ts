@@ -105,6 +105,14 @@ export interface NodeUiProps {
   status?: string;
 }
 
+/** What a component that `nodes.registerRenderer` shows a value with is given as props. */
+export interface ValueProps {
+  /** The value; of a Blob its handle: `{type: "blob", hash, mediaType, length}`. */
+  value: unknown;
+  /** Whether it stands on a node, where there are some 280 by 160 pixels. */
+  compact: boolean;
+}
+
 /** Before a workflow is run. Changes hold for this run only. */
 export interface BeforeExecute {
   readonly workflow: string;
@@ -196,6 +204,13 @@ export interface ExtensionApi {
   readonly nodes: {
     /** Show a component in the nodes of a type, in place of the controls of their inputs. See `NodeUiProps`. */
     registerUI(type: string, component: Component): Disposer;
+    /** Show an SVG of your own as the icon of a node type. It takes the colour of the text around it (`currentColor`). */
+    registerIcon(type: string, icon: Component): Disposer;
+    /**
+     * Show values with a component, on nodes, in the inspector and in runs: those of a media type (`image/tiff`, `model/*`), or
+     * those of slots with a category (`matchCategories`). See `ValueProps`.
+     */
+    registerRenderer(kind: string, component: Component): Disposer;
   };
   readonly router: {
     addRoute(route: Route): Disposer;

@@ -65,6 +65,15 @@ async def greeting(studio: Studio) -> None:
     await expect(studio.page.locator(".vue-flow__node")).to_have_count(4)
 
 
+async def node_library(page: Page) -> Locator:
+    """Return the library of node types, opened where it is a strip of icons."""
+    closed = page.get_by_role("button", name="Open the node library")
+    await expect(closed.or_(page.get_by_role("button", name="Close the node library"))).to_be_visible()
+    if await closed.is_visible():
+        await closed.click()
+    return page.get_by_label("Node library")
+
+
 async def leave(page: Page) -> None:
     """Click beside all nodes, so that none is selected."""
     await page.locator(".vue-flow__pane").click(position={"x": 20, "y": 20})

@@ -126,7 +126,7 @@ async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:
     await page.locator("summary", has_text="2 steps · 1 call").click()
     await expect(page.locator(".timeline").get_by_text("text:shout")).to_be_visible()
     await page.locator("summary", has_text="text:shout").click()
-    await expect(page.get_by_text("GOOD EVENING")).to_be_visible()
+    await expect(page.locator("pre", has_text="GOOD EVENING")).to_be_visible()
     await studio.picture("chat-narrow")
     await page.get_by_role("button", name="Edit and send again").click()
     await page.get_by_role("textbox", name="Edit and send again").fill("loud " * 60)

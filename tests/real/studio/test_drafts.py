@@ -7,12 +7,13 @@ import json
 import shutil
 
 from playwright.async_api import Page, Response, Route, expect
-from studio_bench import Studio, answered_late, canvas_node, greeting, leave, publish, read_until
+from studio_bench import Studio, answered_late, canvas_node, greeting, leave, node_library, publish, read_until
 
 
 async def add(page: Page, name: str) -> None:
-    await page.get_by_label("Search nodes…").fill(name)
-    await page.get_by_label("Node library").get_by_role("button", name=name, exact=True).click()
+    library = await node_library(page)
+    await library.get_by_label("Search nodes…").fill(name)
+    await library.get_by_role("button", name=name, exact=True).click()
 
 
 async def kept(page: Page) -> None:

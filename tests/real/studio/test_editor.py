@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from playwright.async_api import Browser, Route, expect
-from studio_bench import Studio, canvas_node, greeting, leave, publish, show
+from studio_bench import Studio, canvas_node, greeting, leave, node_library, publish, show
 
 from tavern_host.testing.http import HttpClient
 
@@ -24,7 +24,7 @@ async def test_a_workflow_is_drawn_run_and_saved_with_the_mouse(studio: Studio) 
     await page.get_by_label("Name").fill("First try")
     await studio.picture("new-workflow")
     await page.get_by_role("button", name="Create").click()
-    library = page.get_by_label("Node library")
+    library = await node_library(page)
     await library.get_by_role("button", name="Text", exact=True).click()
     text = canvas_node(page, "text")
     await text.locator(".source").drag_to(canvas_node(page, "output").locator(".target"))
@@ -121,7 +121,8 @@ async def test_nodes_wait_for_the_workflow_and_edges_must_fit(studio: Studio) ->
 
     await page.route("**/api/workflows/greeting?*", late)
     await studio.open("/workflows/greeting")
-    trim = page.get_by_label("Node library").get_by_role("button", name="Trim", exact=True).first
+    library = await node_library(page)
+    trim = library.get_by_role("button", name="Trim", exact=True).first
     await trim.dispatch_event("click")
     read.set()
     await trim.click()
@@ -129,7 +130,7 @@ async def test_nodes_wait_for_the_workflow_and_edges_must_fit(studio: Studio) ->
     await expect(page.locator(".vue-flow__node")).to_have_count(5)
 
     await page.get_by_label("Search nodes…").fill("Create list")
-    await page.get_by_label("Node library").get_by_role("button", name="Create list", exact=True).click()
+    await library.get_by_role("button", name="Create list", exact=True).click()
     source = canvas_node(page, "create-list").locator(".source")
     await source.drag_to(canvas_node(page, "trim-2").locator(".target").first)
     await expect(page.get_by_role("alert")).to_contain_text("ARRAY does not fit text, which takes STRING")
@@ -144,7 +145,7 @@ async def test_the_page_speaks_chinese_and_fits_a_telephone(site: HttpClient, br
     await expect(small.page.locator(".node header")).to_contain_text(["组输入", "去除空白", "文本合并", "组输出"])
     await small.page.get_by_label("Name", exact=True).fill("艾达")
     await small.page.get_by_role("button", name="运行").last.click()
-    await expect(small.page.get_by_text("Hello, 艾达")).to_be_visible()
+    await expect(small.page.get_by_label("检查器").get_by_text("Hello, 艾达")).to_be_visible()
     assert await small.page.evaluate("document.documentElement.scrollWidth") <= 420
     await small.picture("editor-420-dark-chinese")
     await small.page.keyboard.press("Control+i")

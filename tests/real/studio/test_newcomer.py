@@ -11,7 +11,7 @@ from pathlib import Path
 from helpers.ports import free_port
 from helpers.serve_process import serving
 from playwright.async_api import Browser, Page, expect
-from studio_bench import WAIT, WIDE, canvas_node, leave, publish, read_until
+from studio_bench import WAIT, WIDE, canvas_node, leave, node_library, publish, read_until
 
 from tavern_host import Host
 
@@ -41,7 +41,7 @@ async def draw(page: Page) -> None:
     await page.get_by_role("button", name="New workflow").first.click()
     await page.get_by_label("Name").fill("Spell")
     await page.get_by_role("button", name="Create").click()
-    library = page.get_by_label("Node library")
+    library = await node_library(page)
     for name in ("Text", "Text to stream"):
         await page.get_by_label("Search nodes…").fill(name)
         await library.get_by_role("button", name=name, exact=True).click()
@@ -94,7 +94,7 @@ async def test_a_newcomer_comes_to_a_tool_that_an_agent_calls(browser: Browser, 
         await expect(page.get_by_text("It is spelt.")).to_be_visible()
         await expect(page.get_by_role("button", name="Edit and send again")).to_be_visible()  # all of it is read
         await page.locator("summary", has_text="workflow:spell").click()
-        await expect(page.get_by_text("to be or not to be")).to_be_visible()
+        await expect(page.get_by_text("to be or not to be").last).to_be_visible()
         await page.goto(f"{server.base}/#/workflows/spell")
         await expect(page.locator(".vue-flow__node")).to_have_count(4)
         await server.stop(signal.SIGKILL)

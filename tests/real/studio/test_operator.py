@@ -6,7 +6,7 @@ import re
 
 from helpers.folder_plugins import write_plugin
 from playwright.async_api import expect
-from studio_bench import Studio, answered_late, canvas_node
+from studio_bench import Studio, answered_late, canvas_node, node_library
 
 ASKS = {
     "displayName": "Acme weather",
@@ -47,7 +47,7 @@ async def _plugin_granted_used_and_revoked(studio: Studio) -> None:
 
     await studio.site.post("/api/workflows", json={"id": "rain", "name": "Rain", "nodes": [], "edges": []})
     await studio.open("/workflows/rain")
-    await page.get_by_label("Node library").get_by_role("button", name="forecast acme").click()
+    await (await node_library(page)).get_by_role("button", name="forecast acme").click()
     forecast = canvas_node(page, "forecast")
     await forecast.get_by_label("city").fill("Oslo")
     await page.get_by_label("Inspector").get_by_role("button", name="Run to here").click()

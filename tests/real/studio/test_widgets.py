@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Browser, expect
-from studio_bench import WIDE, Studio, canvas_node, drag, leave, publish, show
+from studio_bench import Studio, WIDE, canvas_node, drag, leave, node_library, publish, show
 
 from tavern_host import Host
 from tavern_host.testing.http import served
@@ -102,13 +102,14 @@ async def test_every_kind_of_value_has_its_control(studio: Studio) -> None:
 
 async def test_a_loop_is_found_built_and_run_with_the_mouse(studio: Studio) -> None:
     page = studio.page
-    library, inspector = page.get_by_label("Node library"), page.get_by_label("Inspector")
+    inspector = page.get_by_label("Inspector")
     await studio.site.post(
         "/api/workflows",
         json={"id": "spin", "nodes": [{"id": "output", "type": "core:GroupOutput", "position": {"x": 900, "y": 100}}]},
     )
     await studio.open("/workflows/spin")
     await expect(page.get_by_role("button", name="A question to a language model")).to_be_visible()
+    library = await node_library(page)
     await page.get_by_label("Search nodes…").fill("again zone")
     await library.get_by_role("button", name="Loop zone is a favourite").click()
     await library.get_by_role("button", name="Loop zone", exact=True).click()
@@ -166,7 +167,7 @@ async def test_the_first_visit_leads_to_a_run_and_an_agent(browser: Browser, tmp
         await expect(page.get_by_label("Name", exact=True)).to_be_focused()
         await page.keyboard.type("Ada")
         await page.keyboard.press("Enter")
-        await expect(page.get_by_text("Hello, Ada")).to_be_visible()
+        await expect(page.get_by_label("Inspector").get_by_text("Hello, Ada")).to_be_visible()
         await expect(hint).to_have_count(0)
         await page.get_by_role("link", name="Home").click()
         await page.get_by_role("link", name="Talk to Assistant").click()

@@ -2,6 +2,7 @@ import { createPinia } from "pinia";
 import { createApp } from "vue";
 import { createRouter, createWebHashHistory } from "vue-router";
 import { connect } from "./api/socket";
+import { importWorkflows } from "./app/importing";
 import AppShell from "./app/AppShell.vue";
 import IconRail from "./app/IconRail.vue";
 import MainMenu from "./app/MainMenu.vue";
@@ -42,6 +43,15 @@ registerCommands(
     needs: "PUT /api/tool-files/{name}" as const,
     run: () => router.push({ path: "/tools", query: { new: kind } }),
   })),
+  {
+    id: "app.import",
+    title: "app.import",
+    needs: "POST /api/workflows",
+    run: async () => {
+      const id = (await importWorkflows()).at(-1);
+      if (id !== undefined) await router.push(`/workflows/${id}`);
+    },
+  },
   { id: "app.theme", title: "app.theme", run: toggleTheme },
   {
     id: "app.language",

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { compare, isSame } from "../src/editor/comparison";
+import { compare, isSame, staleSince } from "../src/editor/comparison";
 
 const node = (id: string, more = {}) => ({ id, type: "core:Text", position: { x: 0, y: 0 }, ...more });
 const edge = { id: "e", source: "a", sourceHandle: "text", target: "b", targetHandle: "text" };
@@ -26,4 +26,15 @@ test("documents are the same whatever the order of their keys", () => {
   const other = { edges: [], nodes: [node("a", { inputValues: { y: { a: 2, b: 1 }, x: 1 } })] };
   expect(isSame(one, other)).toBe(true);
   expect(isSame(one, { ...other, name: "x" })).toBe(false);
+});
+
+test("results are stale of what was changed since, and of what follows from it", () => {
+  const edges = [edge, { ...edge, id: "f", source: "b", target: "c" }];
+  const ran = { nodes: [node("a"), node("b"), node("c")], edges };
+  expect([...staleSince(ran, ran), ...staleSince(undefined, ran)]).toEqual([]);
+  const moved = { ...ran, nodes: [node("a", { position: { x: 9, y: 9 }, displayName: "A" }), node("b"), node("c")] };
+  expect([...staleSince(ran, moved)]).toEqual([]);
+  const changed = { ...ran, nodes: [node("a"), node("b", { inputValues: { text: "x" } }), node("c")] };
+  expect([...staleSince(ran, changed)]).toEqual(["b", "c"]);
+  expect([...staleSince(ran, { ...ran, edges: [edge] })]).toEqual(["c"]);
 });

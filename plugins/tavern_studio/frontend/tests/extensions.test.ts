@@ -1,4 +1,4 @@
-import { createApp, defineComponent, h, nextTick, type App, type Component } from "vue";
+import { createApp, defineComponent, h, nextTick, shallowRef, type App, type Component } from "vue";
 import { beforeEach, expect, test, vi } from "vitest";
 import { apiOf } from "../src/extensions/api";
 import { announce } from "../src/extensions/declarations";
@@ -8,6 +8,9 @@ import { planOf } from "../src/extensions/starting";
 import { offerAtWindow } from "../src/extensions/window";
 import type { ExtensionApi, PermissionRefusal } from "../src/extensions/types";
 import { i18n } from "../src/i18n";
+import ValuePart from "../src/kit/values/ValuePart";
+import { lookOf } from "../src/editor/looks";
+import type { NodeDefinition } from "../src/editor/nodetypes";
 import { commands, runCommand } from "../src/registry/commands";
 import { registerPart, UiPart } from "../src/registry/components";
 import { askHooks, hookName, nodeLook } from "../src/registry/hooks";
@@ -420,4 +423,34 @@ test("halving finds the plugin that it is", () => {
     expect(steps).toBeLessThanOrEqual(4);
   }
   expect(begin([])).toBeUndefined();
+});
+
+test("values are shown by a plugin's renderer, and by the page once that has made a mistake or is gone", async () => {
+  const { api } = load("acme", "");
+  const broken = shallowRef(false);
+  const take = api.nodes.registerRenderer("model/*", {
+    props: ["value", "compact"],
+    render() {
+      if (broken.value) throw new Error("no");
+      return h("canvas", { "data-hash": (this as unknown as { value: { hash: string } }).value.hash });
+    },
+  });
+  const value = { type: "blob", hash: "ab", mediaType: "model/gltf", length: 9 };
+  const place = shown(ValuePart, { value, compact: true });
+  expect(place.querySelector("canvas")?.dataset.hash).toBe("ab");
+  expect(shown(ValuePart, { value: "text" }).querySelector("canvas")).toBeNull();
+  broken.value = true;
+  await nextTick();
+  expect(place.querySelector("a")?.href).toContain("/api/blobs/ab");
+  take();
+  expect(shown(ValuePart, { value }).querySelector("canvas")).toBeNull();
+});
+
+test("values of a slot with a category are shown by the renderer of that category, and icons by theirs", () => {
+  const { api } = load("acme", "");
+  api.nodes.registerRenderer("Score", { render: () => h("meter") });
+  expect(shown(ValuePart, { value: 3, categories: ["Score"] }).querySelector("meter")).not.toBeNull();
+  api.nodes.registerIcon("acme:Mail", { render: () => h("svg", { class: "own" }) });
+  const { icon } = lookOf({ type: "Mail", namespace: "acme", category: "Text" } as NodeDefinition);
+  expect(shown(icon, {}).querySelector("svg.own")).not.toBeNull();
 });

@@ -1,5 +1,24 @@
 import { api, ask } from "../api/client";
 import { t } from "../i18n";
+import { chooseFiles, download } from "../kit/files";
+import { attempt } from "../kit/toasts";
+
+/** Let the person choose workflows' files, and keep them; returns the ids. */
+export async function importWorkflows(): Promise<string[]> {
+  const ids: string[] = [];
+  for (const file of await chooseFiles(".json,application/json")) {
+    const id = await attempt(() => importWorkflow(file));
+    if (id !== undefined) ids.push(id);
+  }
+  return ids;
+}
+
+/** Give a workflow as it was published to the person as a file. */
+export async function exportWorkflow(workflowId: string): Promise<void> {
+  const params = { path: { workflowId } };
+  const document = await attempt(() => ask(api.GET("/api/workflows/{workflowId}", { params })));
+  if (document !== undefined) download(`${workflowId.replaceAll("/", "-")}.json`, document);
+}
 
 /** Whether these are files that a view has no use for, and that may be workflows. */
 export function areWorkflows(event: DragEvent): boolean {

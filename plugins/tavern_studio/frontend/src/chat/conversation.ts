@@ -26,9 +26,11 @@ export interface Turn {
   parts: Part[];
   /** The versions of this message, this one among them, in their order; none where it is the only one. */
   versions: string[];
-  /** The first message of the answer that is shown, and the versions of it. */
+  /** The message of the answer that has other versions, or else its first one; and the versions of it. */
   answer?: string;
   answers: string[];
+  /** What was said in the end. */
+  final?: HistoryMessage;
 }
 
 const isAgentRun = (id: string | null | undefined): id is string => id?.startsWith("agent_") ?? false;
@@ -169,14 +171,24 @@ export class Conversation {
 
   /** Put what answered a message into its turn: a run of an agent by its trace, other messages as they are. */
   private answer(turn: Turn, answers: HistoryMessage[], first: HistoryMessage): void {
-    turn.answers = this.versionsOf(first);
-    turn.answer = first.id;
+    turn.final = answers.findLast((one) => one.message.role === "assistant" && one.message.content);
+    const several = [first, turn.final ?? first].find((one) => this.versionsOf(one).length > 0) ?? first;
+    turn.answers = this.versionsOf(several);
+    turn.answer = several.id;
     if (isAgentRun(first.runId)) {
       turn.runId = first.runId;
       turn.parts = partsOf(this.traces.get(first.runId) ?? [], this.fragments.get(first.runId));
+      this.reworded(turn);
     } else {
       turn.parts = answers.map((one) => ({ kind: "text", text: one.message.content ?? "" }));
     }
+  }
+
+  /** A trace has what the agent said; the message may have been reworded since. */
+  private reworded({ final, parts, runId }: Turn): void {
+    const text = final?.message.content;
+    const last = parts.findLast((part) => part.kind === "text");
+    if (text && last && !this.fragments.has(runId!) && last.text.trim() !== text.trim()) last.text = text;
   }
 
   private showActive(run: Schemas["AgentRun"], made: Turn[]): void {
@@ -217,6 +229,17 @@ export class Conversation {
       parentId = head = kept.at(-1)?.id ?? parentId;
     }
     await this.start(profileId, { message: "", parentId, head });
+  }
+
+  /** Keep another wording of an answer; what was there stays beside it. */
+  async reword(turn: Turn, content: string): Promise<boolean> {
+    const head = this.messages.value.at(-1)?.id;
+    if (turn.final === undefined || head === undefined) return false;
+    const params = { path: { id: this.id, message: turn.final.id } };
+    const body = { content, head, keepRest: true } as never;
+    await ask(api.POST("/api/histories/{id}/messages/{message}/edit", { params, body }));
+    await this.load();
+    return true;
   }
 
   private async start(profileId: string, fields: Record<string, string>): Promise<void> {

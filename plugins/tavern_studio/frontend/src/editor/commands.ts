@@ -1,5 +1,6 @@
 import { t } from "../i18n";
 import { attempt, say } from "../kit/toasts";
+import { download } from "../kit/files";
 import { registerCommands } from "../registry/commands";
 import { copyOf, joinOuter, pasteInto, readClipboard, writeClipboard } from "./clipboard";
 import { changeNode, nodeOf, removeEdges, removeNodes, type WorkflowDocument } from "./document";
@@ -8,6 +9,7 @@ import { lastInputs, mayPin, pinsOf, wholeOutputs, withPins } from "./pins";
 import { inputsKept, missingInputs } from "./runinputs";
 import type { Outputs } from "./running";
 import type { Session } from "./session";
+import { libraryIsOpen, sideIsOpen } from "./viewing";
 
 const RUN = "POST /api/prompt";
 
@@ -21,8 +23,10 @@ interface Opens {
 export function useEditorCommands(session: Session, opens: Opens): () => void {
   const some = () => session.selected.value.size > 0;
   const one = () => session.selected.value.size === 1;
-  const toggle = (side: "history" | "assistant") =>
-    (session.side.value = session.side.value === side ? undefined : side);
+  function toggle(side: "history" | "assistant"): void {
+    session.side.value = session.side.value === side && sideIsOpen.value ? undefined : side;
+    sideIsOpen.value = true;
+  }
   const any = () => some() || session.selectedEdges.value.size > 0;
 
   /** What the last run was given beside pins: the inputs of a node that was tried alone. */
@@ -164,7 +168,20 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       needs: "POST /api/assistant/requests",
       run: () => toggle("assistant"),
     },
+    {
+      id: "editor.side",
+      title: "editor.side",
+      keys: "mod+shift+i",
+      run: () => (sideIsOpen.value = !sideIsOpen.value),
+    },
+    {
+      id: "editor.library",
+      title: "editor.library",
+      keys: "mod+shift+l",
+      run: () => (libraryIsOpen.value = !libraryIsOpen.value),
+    },
     { id: "editor.add", title: "editor.add", keys: "a mod+space", run: () => opens.add() },
+    { id: "editor.export", title: "editor.export", run: () => download(`${session.id}.json`, session.document.value) },
     { id: "editor.connect", title: "editor.connect", keys: "c", when: one, run: () => opens.connect() },
     {
       id: "editor.undo",

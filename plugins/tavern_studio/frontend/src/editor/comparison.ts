@@ -1,4 +1,4 @@
-import type { WorkflowDocument, WorkflowEdge, WorkflowNode } from "./document";
+import { indexOf, type WorkflowDocument, type WorkflowEdge, type WorkflowNode } from "./document";
 
 export type Mark = "added" | "changed" | "removed";
 
@@ -38,6 +38,39 @@ function marksOf<T extends WorkflowNode | WorkflowEdge>(
   }
   for (const id of before.keys()) marks.set(id, "removed");
   return marks;
+}
+
+/** The nodes that would give something else now than in a run of an earlier document: what was changed, and what follows from it. */
+export function staleSince(ran: WorkflowDocument | undefined, now: WorkflowDocument): ReadonlySet<string> {
+  const stale = new Set<string>();
+  if (ran === undefined || ran === now) return stale;
+  for (const [id, mark] of marksOf(ran.nodes, now.nodes, effectOf)) if (mark !== "removed") stale.add(id);
+  const edges = marksOf(ran.edges, now.edges, endsOf);
+  for (const edge of [...ran.edges, ...now.edges]) if (edges.has(edge.id)) stale.add(edge.target);
+  const { outOf } = indexOf(now);
+  for (const id of stale) for (const edge of outOf.get(id) ?? []) stale.add(edge.target); // a set is gone through with what is added meanwhile
+  return stale;
+}
+
+/** What of a node counts for what it gives. */
+function effectOf({
+  type,
+  inputValues,
+  configValues,
+  inputConnectionOrders,
+  bypassed,
+  parentNode,
+  policy,
+}: WorkflowNode) {
+  return contentOf({
+    type,
+    inputValues,
+    configValues,
+    inputConnectionOrders,
+    bypassed,
+    parentNode,
+    policy,
+  } as WorkflowNode);
 }
 
 function contentOf(node: WorkflowNode): string {

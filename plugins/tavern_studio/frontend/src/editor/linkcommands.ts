@@ -7,11 +7,6 @@ import type { Session } from "./session";
 /** Whether the page asks for the name of the selected links. */
 export const namingLinks = ref(false);
 
-/** What is done to edges first of all. */
-export const FOR_EDGES = new Set(
-  ["reroute", "straighten", "nameLink", "unnameLink", "delete"].map((name) => `editor.${name}`),
-);
-
 /** The commands for how edges are drawn, and for the paths that they make. */
 export function linkCommands(session: Session): Command[] {
   const chosen = () => session.document.value.edges.filter((edge) => session.selectedEdges.value.has(edge.id));

@@ -45,6 +45,8 @@ export class Running {
   readonly outputs = shallowRef<Record<string, unknown>>({});
   readonly streams = shallowReactive<Record<string, string>>({});
   readonly nodes = shallowReactive(new Map<string, NodeRun>());
+  /** The document that is run, where this page knows it. */
+  readonly ran = shallowRef<WorkflowDocument>();
   /** A run of this workflow that was begun elsewhere, and is not the one that is shown. */
   readonly elsewhere = shallowRef<string>();
   readonly isActive = computed(() => this.status.value === "queued" || this.status.value === "running");
@@ -78,6 +80,7 @@ export class Running {
     overrides: Outputs = {},
   ): Promise<void> {
     await this.begin(async () => {
+      this.ran.value = document;
       const body = { ...(await this.asked(document, inputs)), targets, overrides };
       return (await service("workflowManager").execute(body)).promptId;
     });
@@ -93,6 +96,7 @@ export class Running {
     let kept: string[] = [];
     try {
       await this.begin(async () => {
+        this.ran.value = document;
         const body = { ...(await this.asked(document, inputs)), overrides } as never;
         const params = { path: { runId: failed } };
         const resumed = await ask(api.POST("/api/runs/{runId}/resume", { params, body }));
@@ -161,6 +165,7 @@ export class Running {
     this.runId.value = undefined;
     this.status.value = status;
     this.error.value = undefined;
+    this.ran.value = undefined;
     this.outputs.value = {};
     for (const key of Object.keys(this.streams)) delete this.streams[key];
     this.nodes.clear();

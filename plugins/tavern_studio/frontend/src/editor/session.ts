@@ -4,7 +4,7 @@ import { asError } from "../api/resource";
 import { t } from "../i18n";
 import { attempt } from "../kit/toasts";
 import { inTurn } from "../kit/stale";
-import { compare, type Comparison } from "./comparison";
+import { compare, staleSince, type Comparison } from "./comparison";
 import { useDefinitions } from "./definitions";
 import { asDocument, indexOf, nodeOf, type WorkflowDocument, type WorkflowNode } from "./document";
 import { revisionsOf, documentAt, type Revision } from "./history";
@@ -14,6 +14,7 @@ import { nameOf } from "./nodetypes";
 import { pathOf } from "./paths";
 import { Running } from "./running";
 import { groupReference, slotsOf, valueKeys, type Slots } from "./slots";
+import { sideIsOpen } from "./viewing";
 
 interface Step {
   label: string;
@@ -93,6 +94,8 @@ export class Session {
     const isHeld = this.isTracing.value && selected.size > 0;
     return pathOf(this.shown.value, hovered !== undefined && !isHeld ? [hovered] : selected);
   });
+  /** The nodes whose results in the run that is shown are of an earlier document. */
+  readonly stale = computed(() => staleSince(this.running.ran.value, this.document.value));
   /** The nodes with edges or values of slots that they have no more. */
   readonly outdated = computed(() =>
     this.document.value.nodes.filter((node) => this.slotsOf(node.id).gone).map((node) => node.id),
@@ -203,6 +206,7 @@ export class Session {
   /** Show an input of a node in the inspector. */
   edit(id: string, input: string): void {
     this.side.value = undefined;
+    sideIsOpen.value = true;
     this.selected.value = new Set([id]);
     this.edited.value = input;
   }
@@ -210,6 +214,7 @@ export class Session {
   /** Show the form of the workflow, with the inputs that lack a value. */
   askInputs(): void {
     this.side.value = undefined;
+    sideIsOpen.value = true;
     this.selected.value = new Set();
     this.inputsAsked.value++;
   }
@@ -226,7 +231,8 @@ export class Session {
     if (this.running.runId.value !== runId) return; // it is gone, or another one is shown by now
     const ran = await ask(api.GET("/api/runs/{runId}/workflow", { params }));
     if (this.running.runId.value !== runId) return;
-    const found = compare("", asDocument(ran), this.document.value);
+    this.running.ran.value = asDocument(ran);
+    const found = compare("", this.running.ran.value, this.document.value);
     this.comparison.value = found.nodes.size + found.edges.size > 0 ? found : undefined;
   }
 

@@ -7,6 +7,7 @@ import { addLayer } from "../registry/layers";
 import { fillOutlet } from "../registry/outlets";
 import { addPage } from "../registry/pages";
 import { addPanel, PLACES } from "../registry/panels";
+import { iconTarget, rendererTarget } from "../registry/renderers";
 import { callService, readOnly, service } from "../registry/services";
 import type { Extension } from "./extension";
 import { onLogin } from "./login";
@@ -26,14 +27,9 @@ export function apiOf(extension: Extension): ExtensionApi {
     apiVersion: API_VERSION,
     ui: uiOf(extension),
     nodes: {
-      registerUI(type, component) {
-        extension.need(quoted("nodes.registerUI", type));
-        asComponent(component);
-        return extension.hold(
-          undefined,
-          addLayer(`node:${type}`, { owner: extension, kind: "override", order: 0, value: component }),
-        );
-      },
+      registerUI: shownIn(extension, "registerUI", (type) => `node:${type}`),
+      registerIcon: shownIn(extension, "registerIcon", iconTarget),
+      registerRenderer: shownIn(extension, "registerRenderer", rendererTarget),
     },
     router: {
       addRoute({ path, component, title }) {
@@ -75,6 +71,15 @@ export function apiOf(extension: Extension): ExtensionApi {
       return text.replace(/\{(\w+)\}/g, (whole, key: string) => (key in values ? String(values[key]) : whole));
     },
   });
+}
+
+/** A method of `nodes` that puts a component of the plugin's in the place of the page's own at some target. */
+function shownIn(extension: Extension, method: string, targetOf: (name: string) => string) {
+  return (name: string, component: Component) => {
+    extension.need(quoted(`nodes.${method}`, name));
+    const layer = { owner: extension, kind: "override" as const, order: 0, value: asComponent(component) };
+    return extension.hold(undefined, addLayer(targetOf(String(name)), layer));
+  };
 }
 
 function frozen<T extends object>(value: T): T {

@@ -19,12 +19,13 @@ export function shownPart(id: string): Component | undefined {
   if (original === undefined) return undefined;
   const { wraps, override } = layersOf(id);
   return [...(override ? [override] : []), ...wraps].reduce(
-    (inner, layer) => around(id, layer, inner, original),
+    (inner, layer) => layered(id, layer, inner, original),
     original,
   );
 }
 
-function around(id: string, layer: Layer, inner: Component, original: Component): Component {
+/** What a layer makes of a component; `inner` is shown in its place once it has made a mistake. */
+export function layered(id: string, layer: Layer, inner: Component, original: Component): Component {
   const known = made.get(layer) ?? new WeakMap<Component, Component>();
   made.set(layer, known);
   const found = known.get(inner) ?? guardedLayer(id, layer, inner, original);
@@ -47,7 +48,7 @@ function guardedLayer(id: string, layer: Layer, inner: Component, original: Comp
 /** Return what a plugin shows in the nodes of a type in place of their controls; nothing once that has made a mistake. */
 export function nodeBody(type: string): Component | undefined {
   const layer = layersOf(`node:${type}`).override;
-  return layer && around(`node:${type}`, layer, NOTHING, NOTHING);
+  return layer && layered(`node:${type}`, layer, NOTHING, NOTHING);
 }
 
 const NOTHING: FunctionalComponent = () => null;

@@ -1,5 +1,5 @@
 import type { Edge, GraphEdge, GraphNode, Node, VueFlowStore } from "@vue-flow/core";
-import { computed, markRaw, nextTick, shallowReactive, watch } from "vue";
+import { computed, markRaw, nextTick, shallowReactive, shallowRef, watch, type ShallowRef } from "vue";
 import { t } from "../../i18n";
 import { onCanvas } from "../comments";
 import { LOOP, type WorkflowComment, type WorkflowEdge, type WorkflowNode } from "../document";
@@ -7,6 +7,7 @@ import { linkNameOf, pointsOf } from "../links";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
 import { zoneSize, type Size } from "../zones";
+import type { Box } from "./routing";
 
 /** Nodes and edges are looked up in the document; the canvas would make an object of its own for each of them reactive. */
 const NOTHING = markRaw({});
@@ -22,6 +23,32 @@ function zoneStyle(node: WorkflowNode) {
 export function sizeOf(flow: VueFlowStore, id: string): Size {
   const drawn = flow.findNode(id)?.dimensions;
   return { width: drawn?.width || 220, height: drawn?.height || 140 };
+}
+
+/** More nodes are not gone around: each edge is compared with each node. */
+const MAX_BOXES = 1500;
+
+/** Where nodes stand, known anew once what was moved or measured has come to rest. */
+export function useBoxes(flow: VueFlowStore): ShallowRef<readonly Box[]> {
+  const boxes = shallowRef<readonly Box[]>([]);
+  let frame = 0;
+  function look(): void {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(() => {
+      const nodes = flow.nodes.value.filter((node) => node.type === "base" && node.zIndex !== -1);
+      boxes.value = nodes.length > MAX_BOXES ? [] : nodes.map(boxOf);
+    });
+  }
+  flow.onNodesChange((changes) => {
+    if (changes.some((one) => one.type === "dimensions" || one.type === "remove")) look();
+  });
+  flow.onNodeDragStop(look);
+  watch(() => flow.nodes.value.map((node) => node.position), look, { flush: "post" });
+  return boxes;
+}
+
+function boxOf({ id, computedPosition: { x, y }, dimensions: { width, height } }: GraphNode): Box {
+  return { id, x, y, width, height };
 }
 
 /** Show a session's document on the canvas: what is new, gone or another since the last picture is put there. */

@@ -1,6 +1,9 @@
 export default {
   en: {
     library: {
+      category: "Nodes of {name}",
+      open: "Open the node library",
+      close: "Close the node library",
       favourites: "Favourites",
       favourite: "{name} is a favourite",
       recent: "Used last",
@@ -33,6 +36,9 @@ export default {
   },
   zh: {
     library: {
+      category: "{name} 的节点",
+      open: "打开节点库",
+      close: "关闭节点库",
       favourites: "收藏",
       favourite: "收藏 {name}",
       recent: "最近使用",
