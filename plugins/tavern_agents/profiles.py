@@ -22,6 +22,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PLUGINS, PluginAsset
 from tavern_host.contracts.wire import Path as Location
 from tavern_host.contracts.wire import WireError, wire_value, without_surrogates
+from tavern_host.storage.file_watch import WatchedFiles
 from tavern_tools.api.json_positions import JsonText, nearest
 
 PROFILE = "agent_profile.json"
@@ -33,8 +34,6 @@ MAX_PROFILE = 1 << 20
 
 _ID = "must have 1 to 200 characters, no blanks, and none of / @ * ?"
 _TWICE = "stands here twice: keep one of them"
-
-_Stamps = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -95,35 +94,43 @@ class ProfileFolder:
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._stamps: _Stamps | None = None
+        self._files = WatchedFiles(".json")
+        self._brought: list[PluginAsset] = []
         self._profiles = Profiles()
-        self._looks, self._latest = 0, 0
+        self._read_at: tuple[int, int] | None = None
+        self._lock = asyncio.Lock()
 
     async def now(self) -> Profiles:
         """Return the profiles of the folder. Files are read again when one of them has changed."""
-        self._looks = number = self._looks + 1
-        services = self._context.services
-        brought = await services.get(PLUGINS).assets("agents") if services.has(PLUGINS) else []
-        stamps, profiles = await asyncio.to_thread(self._look, self._stamps, brought)
-        if profiles is not None and number > self._latest:  # a look that took long knows less than a later one
-            before, self._profiles, is_first = self._profiles, profiles, self._stamps is None
-            self._stamps, self._latest = stamps, number
-            for plugin, profile_id, first in profiles.taken:
-                self._context.hooks.claim({profile_id: first}, "agent", profile_id, plugin)
-            if not is_first:
-                self._publish(before, profiles)
+        if await self._revision() != self._read_at:
+            async with self._lock:
+                if await self._revision() != self._read_at:
+                    await self._read()
         return self._profiles
+
+    async def _revision(self) -> tuple[int, int]:
+        """Return what differs once plugins or files do."""
+        folders = [asset.path for asset in self._brought]
+        agents = str(self._context.project.root / "agents")
+        return self._context.hooks.revision, await self._files.revision(agents, *folders)
+
+    async def _read(self) -> None:
+        services = self._context.services
+        self._brought = await services.get(PLUGINS).assets("agents") if services.has(PLUGINS) else []
+        revision, root = await self._revision(), self._context.project.root
+        profiles = await asyncio.to_thread(read_profiles, root, self._brought)
+        before, self._profiles, is_first = self._profiles, profiles, self._read_at is None
+        self._read_at = revision
+        for plugin, profile_id, first in profiles.taken:
+            self._context.hooks.claim({profile_id: first}, "agent", profile_id, plugin)
+        if not is_first:
+            self._publish(before, profiles)
 
     async def follow(self, every: float) -> None:
         """Look every so many seconds, until cancelled."""
         while True:
             await self.now()
             await asyncio.sleep(every)
-
-    def _look(self, known: _Stamps | None, brought: Sequence[PluginAsset]) -> tuple[_Stamps, Profiles | None]:
-        folders = [self._context.project.root / "agents", *(Path(asset.path) for asset in brought)]
-        stamps = tuple(_stamp(path) for folder in folders for path in _files(folder))
-        return stamps, None if stamps == known else read_profiles(self._context.project.root, brought)
 
     def _publish(self, before: Profiles, now: Profiles) -> None:
         changed = [id for id in {**before.by_id, **now.by_id} if before.by_id.get(id) != now.by_id.get(id)]
@@ -178,14 +185,6 @@ def read_profiles(project: Path, brought: Sequence[PluginAsset] = ()) -> Profile
 def _files(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
         yield from sorted([*folder.glob("*.json"), *folder.glob(f"*/{PROFILE}")])
-
-
-def _stamp(path: Path) -> tuple[str, int, int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return str(path), 0, 0, 0
-    return str(path), status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _stem(path: Path) -> str:

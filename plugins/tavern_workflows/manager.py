@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -18,6 +17,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.contracts.workflows import Workflow
+from tavern_host.storage.file_watch import WatchedFiles
 from tavern_workflows.api.workflow_history import NewDraft, WorkflowHistoryStore
 from tavern_workflows.api.workflows import (
     LayoutSize,
@@ -75,6 +75,9 @@ class Workflows(WorkflowManager):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._files = WorkflowFiles()
+        self._watched = WatchedFiles(SUFFIX)
+        self._folders = [self._project_folder()]
+        self._scanned: tuple[tuple[int, int], Scan] = (-1, -1), Scan({}, ())
         self._lock = asyncio.Lock()
         self._reported: frozenset[tuple[int, FileProblem]] = frozenset()
         self._definitions: tuple[int, dict[str, NodeDefinition]] | None = None
@@ -367,17 +370,23 @@ class Workflows(WorkflowManager):
 
     async def scan(self) -> Scan:
         """Return all workflow files; the problems of each are reported once, those of a plugin's against the plugin."""
-        folders = [self._project_folder()]
-        if self._context.services.has(PLUGINS):
-            for asset in await self._context.services.get(PLUGINS).assets("workflows"):
-                path = Path(asset.path)
-                folders.append(Folder(path, f"plugin:{asset.plugin}", home=path))
-        scan = self._files.unchanged(folders)
-        if scan is not None:
+        revision, scan = self._scanned
+        if await self._revision() == revision:
             return scan
-        scan = await asyncio.to_thread(self._files.scan, folders)
-        self._tell([*scan.problems, *_of_plugins(scan)])
+        services = self._context.services
+        brought = await services.get(PLUGINS).assets("workflows") if services.has(PLUGINS) else []
+        self._folders = [self._project_folder(), *map(Folder.of_plugin, brought)]
+        revision = await self._revision()
+        scan = await asyncio.to_thread(self._files.scan, self._folders)
+        if revision > self._scanned[0]:  # a scan that took long knows less than a later one
+            self._scanned = revision, scan
+        self._tell([*scan.problems, *scan.unlisted()])
         return scan
+
+    async def _revision(self) -> tuple[int, int]:
+        """Return what grows once plugins or files change."""
+        files = await self._watched.revision(*(str(folder.path) for folder in self._folders))
+        return self._context.hooks.revision, files
 
     def _tell(self, problems: list[FileProblem]) -> None:
         """Report the new ones of these problems; those of plugins again once the plugins have changed."""
@@ -405,12 +414,6 @@ class Workflows(WorkflowManager):
             found = await services.get(NODE_MANAGER).list_nodes()
             self._definitions = (revision, {d.full_type: d for d in found})
         return self._definitions[1]
-
-
-def _of_plugins(scan: Scan) -> list[FileProblem]:
-    """Return why workflows of plugins are not listed although their files hold JSON."""
-    spoilt = [entry for entry in scan.entries.values() if entry.problems and entry.source != PROJECT]
-    return [FileProblem(e.path, e.source, str(problems_error("is not a workflow", list(e.problems)))) for e in spoilt]
 
 
 def _principal(call: CallContext | None) -> str | None:

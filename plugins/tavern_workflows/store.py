@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,11 +16,12 @@ from tavern_host import clock
 from tavern_host.common.redaction import has_mask
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document_file, revision_of
 from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError
+from tavern_host.contracts.plugins import PluginAsset
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.storage.files import write_atomic
 from tavern_workflows.api.workflows import WorkflowProblem, workflow_id_of
 from tavern_workflows.report import report
-from tavern_workflows.shape import read
+from tavern_workflows.shape import problems_error, read
 
 PROJECT = "project"
 """The source of the project's own folder."""
@@ -32,9 +32,6 @@ MAX_ID = 200
 
 DEEPEST = 20
 """How many names an id may have: how deeply folders are looked into."""
-
-FEW = 100
-"""How many files are looked at on the event loop; more of them in a thread."""
 
 _FORBIDDEN = frozenset('<>:"\\|?*')
 _STAMP_TRUSTED_AFTER = 2.0
@@ -51,6 +48,11 @@ class Folder:
     path: Path
     source: str
     home: Path
+
+    @classmethod
+    def of_plugin(cls, asset: PluginAsset) -> Folder:
+        """Return a folder that a plugin brings along."""
+        return cls(Path(asset.path), f"plugin:{asset.plugin}", home=Path(asset.path))
 
     def escapes(self) -> bool:
         """Return whether links lead the folder out of its home."""
@@ -89,6 +91,11 @@ class Scan:
     entries: dict[str, Entry]
     problems: tuple[FileProblem, ...]
 
+    def unlisted(self) -> list[FileProblem]:
+        """Return why workflows of plugins are not listed although their files hold JSON."""
+        bad = [entry for entry in self.entries.values() if entry.problems and entry.source != PROJECT]
+        return [FileProblem(e.path, e.source, str(problems_error("is not a workflow", list(e.problems)))) for e in bad]
+
 
 class WorkflowFiles:
     """Reads and writes workflow files; remembers what it read until the file changes. Blocking: call it
@@ -96,12 +103,6 @@ class WorkflowFiles:
 
     def __init__(self) -> None:
         self._known: dict[Path, tuple[tuple[int, ...], Entry]] = {}
-        self._last: tuple[list[Folder], list[object] | None, Scan] | None = None
-
-    def unchanged(self, folders: list[Folder]) -> Scan | None:
-        """Return the last scan if a look at a few files, short enough for the event loop, shows no change."""
-        last = self._last
-        return last[2] if last is not None and last[0] == folders and last[1] == _stamps(folders) else None
 
     def scan(self, folders: list[Folder]) -> Scan:
         """Read the folders. Of two files with one id, in two folders, the first wins.
@@ -109,7 +110,6 @@ class WorkflowFiles:
         That is a problem, except for a workflow of the project that takes the place of a plugin's.
         """
         entries: dict[str, Entry] = {}
-        stamps = _stamps(folders)
         problems: list[FileProblem] = []
         seen: set[Path] = set()
         for folder in folders:
@@ -127,10 +127,7 @@ class WorkflowFiles:
                     message = f"has the id {entry.id!r} of {other} and is ignored"
                     problems.append(FileProblem(path, folder.source, message))
         self._known = {path: known for path, known in self._known.items() if path in seen}
-        scan = Scan(entries, tuple(problems))
-        is_cacheable = stamps is not None and self._known.keys() == seen
-        self._last = (folders, stamps, scan) if is_cacheable else None
-        return scan
+        return Scan(entries, tuple(problems))
 
     def _entry(self, path: Path, folder: Folder) -> Entry:
         try:
@@ -179,7 +176,6 @@ class WorkflowFiles:
 
     def _forget(self, path: Path) -> None:
         self._known.pop(path, None)
-        self._last = None
 
 
 def find(entries: Mapping[str, Entry], reference: str) -> Entry | None:
@@ -279,29 +275,6 @@ def _files(folder: Folder, problems: list[FileProblem]) -> list[Path]:
                 else:
                     found.append(path)
     return sorted(found)
-
-
-def _stamps(folders: list[Folder]) -> list[object] | None:
-    """Return stamps that differ once a workflow file changes; None where there are many, or links among them."""
-    found: list[object] = []
-    try:
-        for folder in folders:
-            waiting = [folder.path]
-            while waiting:
-                below = waiting.pop()
-                about = below.stat()
-                found.append((str(below), about.st_dev, about.st_ino))
-                with os.scandir(below) as listed:
-                    for file in listed:
-                        about = file.stat(follow_symlinks=False)
-                        if stat.S_ISLNK(about.st_mode) or len(found) > FEW:
-                            return None
-                        if stat.S_ISDIR(about.st_mode):
-                            waiting.append(below / file.name)
-                        found.append((file.name, about.st_mtime_ns, about.st_size, about.st_ino))
-    except OSError:
-        return None
-    return found
 
 
 def _make_entry(path: Path, folder: Folder, document: dict[str, Any], modified: datetime) -> Entry:

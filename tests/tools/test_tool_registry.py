@@ -9,9 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from helpers.held_time import HeldClock
 from helpers.repetition import Failures
-from helpers.waiting import until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,8 +39,8 @@ async def test_files_of_tools_and_workflows_are_followed(bench: Any) -> None:
     status = path.stat()
     assert (await bench.tools.get("my:tool")).description == "Says a"
     path.write_text(path.read_text().replace("Says a", "Says b"))
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as if nobody had touched it: it is not read again
-    assert (await bench.tools.get("my:tool")).description == "Says a"
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # within a moment, so that its time is the same
+    assert (await bench.tools.get("my:tool")).description == "Says b"
     bench.write_tool("my:tool", SCRIPT, description="Now with another description.")
     assert (await bench.tools.get("my:tool")).description == "Now with another description."
     path.unlink()
@@ -205,9 +203,7 @@ async def test_hooks_may_hide_and_change_tools(guarded: Any) -> None:
     assert (list(tools), tools["renamed"].description) == (["plain", "renamed"], "Described by the guard.")
 
 
-async def test_a_call_needs_no_look_at_the_files(
-    open_host: OpenHost, held_clock: HeldClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_calls_and_texts_follow_files_at_once(open_host: OpenHost, monkeypatch: pytest.MonkeyPatch) -> None:
     registries: list[Registry] = []
 
     class Watched(Registry):
@@ -221,34 +217,21 @@ async def test_a_call_needs_no_look_at_the_files(
         [registry] = registries
 
         async def is_found(name: str) -> bool:
+            assert (name in (await registry.recent()).versions) == path.exists()
             try:
                 return (await registry.find(name)).unmet is None
             except ToolFailure:
                 return False
 
-        assert not await is_found("new")
         path = bench.write_info("new")
-        assert await is_found("new")  # what is not known is looked for
+        assert await is_found("new")
         path.unlink()
-        assert await is_found("new")  # as it was in the last second
-        held_clock.advance(1.1)
         assert not await is_found("new")
         path = bench.write_info("info")
         assert await is_found("info")
         await bench.host.disable("tavern-studio")
         path.unlink()
         assert not await is_found("info")
-        bench.write_info("late")
-        held_clock.advance(2)
-        assert "late" not in (await registry.recent()).versions  # text is not kept waiting for a look
-
-        async def is_recent() -> bool:
-            return "late" in (await registry.recent()).versions
-
-        await until(is_recent, "the look that the text began has ended")
-        bench.write_info("later")
-        held_clock.advance(6)
-        assert "later" in (await registry.recent()).versions
 
 
 # --- filters and names ----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from tavern_host.common.redaction import masked
 from tavern_host.context import PluginContext
 from tavern_host.contracts.settings import MASK
+from tavern_host.storage.file_watch import WatchedFiles
 from tavern_host.storage.files import locked, write_atomic
 from tavern_tools.api.toolcalls import ToolErrorType, ToolResult
 from tavern_tools.api.tools import ToolStatistics
@@ -62,7 +63,9 @@ class Statistics:
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._path = context.operator_dir / "tools" / "statistics.json"
-        self._known: dict[str, ToolStatistics] | None = None
+        self._files = WatchedFiles(self._path.name)
+        self._known: dict[str, ToolStatistics] = {}
+        self._known_at = -1
         self._fresh: dict[str, _Counted] = {}
         self._pending: dict[str, _Counted] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -99,8 +102,9 @@ class Statistics:
 
     async def of(self, tool_ids: Iterable[str] | None) -> dict[str, ToolStatistics]:
         """Return the statistics of these tools, or of all; those that were never called are left out."""
-        if self._known is None or not self._pending:  # another host may have written meanwhile
-            self._known = await asyncio.to_thread(self._read)
+        revision = await self._files.revision(str(self._path.parent))
+        if revision != self._known_at and not (self._pending and self._known_at >= 0):  # another host may have written
+            self._known, self._known_at = await asyncio.to_thread(self._read), revision
         found = _merged(_merged(self._known, self._pending), self._fresh)
         return found if tool_ids is None else {id: found[id] for id in tool_ids if id in found}
 

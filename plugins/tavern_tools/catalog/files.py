@@ -17,6 +17,7 @@ from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import without_surrogates
+from tavern_host.storage.file_watch import file_stamps
 from tavern_tools.api.json_positions import JsonText, nearest
 from tavern_tools.catalog.definitions import Finding, dependency, read_definition
 from tavern_tools.catalog.schemas import Location
@@ -25,9 +26,6 @@ SUFFIX = ".tool.json"
 
 MAX_TOOL_FILE = 1 << 20
 """How many bytes a tool file may have."""
-
-FileStamp = tuple[str, int, int, int]
-"""A file's path, modification time in nanoseconds, size and inode: what shows that it has changed."""
 
 
 @dataclass(frozen=True)
@@ -67,43 +65,12 @@ class Surroundings(Protocol):
     def find(self, name: str) -> object | None: ...
 
 
-def stamps(folder: str, suffix: str = SUFFIX) -> tuple[FileStamp, ...]:
-    """Return the stamps of the files with this suffix in a folder and its subfolders, by path; none where it is absent.
-
-    A link that leads nowhere is among them; folders behind links are not looked into.
-    """
-    found: list[FileStamp] = []
-    waiting = [folder]
-    while waiting:
-        try:
-            entries = os.scandir(waiting.pop())
-        except OSError:
-            continue  # gone, or not to be read
-        with entries:
-            for entry in entries:
-                if entry.name.endswith(suffix):
-                    found += _stamp(entry)
-                elif not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                    waiting.append(entry.path)
-    return tuple(sorted(found))
-
-
-def _stamp(entry: os.DirEntry[str]) -> Iterator[FileStamp]:
-    try:
-        status = entry.stat()
-    except OSError:
-        if entry.is_symlink():
-            yield entry.path, 0, 0, 0
-        return  # else gone between the listing and now
-    yield entry.path, status.st_mtime_ns, status.st_size, status.st_ino
-
-
 def read_folders(folders: list[ToolFolder]) -> ReadFiles:
     """Read every tool file of these folders, in order."""
     definitions: list[ToolDefinition] = []
     problems: list[ToolProblem] = []
     for folder in folders:
-        for path, *_ in stamps(folder.path):
+        for path, *_ in file_stamps(folder.path, SUFFIX):
             project = Path(folder.path).parent if folder.plugin is None else None
             definition, found = read_file(Path(path), folder.plugin, within=project)
             problems += found
@@ -180,8 +147,8 @@ def _tool_files(paths: Iterable[Path], problems: list[ToolProblem]) -> dict[Path
         if not path.is_dir():
             files[path] = None
             continue
-        found = stamps(str(path))
-        unread = [file for file, *_ in stamps(str(path), "") if file.lower().endswith((".json", ".jsonc"))]
+        found = file_stamps(str(path), SUFFIX)
+        unread = [file for file, *_ in file_stamps(str(path), "") if file.lower().endswith((".json", ".jsonc"))]
         for file in sorted({*unread} - {file for file, *_ in found}):
             message = f"is not read: the name of a tool file ends with {SUFFIX}"
             problems.append(ToolProblem(message=message, file=file, warning=True))

@@ -6,23 +6,24 @@ Recomputed when plugins, grants, tool files or workflows have changed, and only 
 from __future__ import annotations
 
 import asyncio
-import math
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.errors import InvalidInput, NotFound, PermissionDenied
+from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import PLUGINS, withheld
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_host.storage.file_watch import WatchedFiles
 from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.catalog.building import Building
 from tavern_tools.catalog.catalog import Catalog, Tool
 from tavern_tools.catalog.contributions import mend_hint
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.catalog.files import FileStamp, ToolFolder, ToolProblem, read_folders, stamps
+from tavern_tools.catalog.files import SUFFIX, ToolFolder, ToolProblem, read_folders
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER, StoredWorkflow, WorkflowSummary
 
 __all__ = ["NODE_TOOLS", "Catalog", "Registry", "Tool"]
@@ -31,25 +32,24 @@ _OFFERED = "TOOLS_CHANGED"
 """The event by which a plugin says that it offers other tools than it did."""
 
 _FRESH = 1.0
-"""Seconds for which a look at the files holds."""
+"""Seconds for which calls and texts do with a list of workflows."""
 
-_RECENT = 5.0
-"""Seconds for which reading text does with the last look, while the next one is made."""
+_Workflows = tuple[tuple[str, str], ...]
+"""The workflows of a plugin that keeps them in no files, by id and revision."""
 
 NODE_TOOLS = "nodeTools"
 """The setting that says which node types are listed as tools: a list of patterns."""
 
 
-@dataclass(frozen=True)
-class _Stamp:
-    """What a catalog was made from. `workflows` is None where the workflows are the files among `files`; `offers`
-    counts how often plugins said that they offer other tools."""
+class _Stamp(NamedTuple):
+    """What a catalog was made from. `files` and `workflows` are revisions of the files; where the workflows are none,
+    `workflows` are theirs. `offers` counts how often plugins said that they offer other tools."""
 
     plugins: int
     offers: int
     node_tools: tuple[str, ...]
-    files: tuple[FileStamp, ...]
-    workflows: tuple[tuple[str, str], ...] | None
+    files: int
+    workflows: int | _Workflows
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class _Sources:
 
     plugins: int
     tools: tuple[ToolFolder, ...] = ()
+    tool_folders: tuple[str, ...] = ()
     workflows: tuple[str, ...] = ()
     workflows_are_files: bool = True
 
@@ -69,17 +70,15 @@ class Registry:
         self._context = context
         self._lock = asyncio.Lock()
         self._sources = _Sources(plugins=-1)
-        self._one_looks = asyncio.Lock()
-        self._looks = 0
-        self._look: tuple[int, _Sources, tuple[FileStamp, ...]] = (0, self._sources, ())
+        self._tool_files, self._workflow_files = WatchedFiles(SUFFIX), WatchedFiles(".json")
         self._stamp: _Stamp | None = None
         self._workflows: dict[str, tuple[str, StoredWorkflow]] = {}
+        self._patterns: tuple[int, tuple[str, ...]] = -1, ()
+        self._listed: tuple[_Workflows, float] = (), -_FRESH
         self._catalog = Catalog({})
         self.offers = 0
         """How often plugins have said that they offer other tools."""
         self._reported_at = -1
-        self._looked_at = -_RECENT
-        self._looking: asyncio.Task[Catalog] | None = None
         context.tasks.spawn(self._follow(), name="follow tools that plugins offer")
 
     async def _follow(self) -> None:
@@ -88,11 +87,8 @@ class Registry:
             self.offers += 1
 
     async def find(self, name: str) -> Tool:
-        """Return the tool that a call names, as it was within the last second: files are not looked at for every call.
-
-        Raises `ToolFailure` where there is none, or it cannot be called now.
-        """
-        tool = self._catalog.find(name) if self._age() < _FRESH else None
+        """Return the tool that a call names. Raises `ToolFailure` where there is none, or it cannot be called now."""
+        tool = (await self.catalog(_FRESH)).find(name)
         if tool is not None and tool.unmet is None:
             return tool
         try:
@@ -118,69 +114,41 @@ class Registry:
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, f"a plugin does not allow the tool {definition.id}")
         return _callable(tool, definition.id)
 
-    def _age(self) -> float:
-        """Return how many seconds ago the catalog was looked at; infinite where plugins have changed since."""
-        stamp = self._stamp
-        if stamp is None or (stamp.plugins, stamp.offers) != (self._context.hooks.revision, self.offers):
-            return math.inf
-        return clock.monotonic() - self._looked_at
-
     async def recent(self) -> Catalog:
-        """Return all tools, as they were within the last seconds. After the first of them the files are looked at in
-        the background."""
-        if (age := self._age()) >= _RECENT:
-            return await self.catalog()
-        if age >= _FRESH and (self._looking is None or self._looking.done()):
-            with suppress(PermissionDenied):  # the plugin is being unloaded, which a text in flight need not notice
-                self._looking = self._context.tasks.spawn(self.catalog(), name="look at tool files")
-        return self._catalog
+        """Return all tools, for calls and texts: those made from workflows of a plugin that keeps them in no files as
+        they were within the last second."""
+        return await self.catalog(_FRESH)
 
-    async def catalog(self) -> Catalog:
-        """Return all tools as they are now. Looks at each file, which is for lists and not for every call or text."""
-        began = clock.monotonic()
-        stamp = await self._now()
+    async def catalog(self, within: float = 0.0) -> Catalog:
+        """Return all tools as they are now, or where workflows have to be asked for, within so many seconds."""
+        stamp = await self._now(within)
         if stamp != self._stamp:
             async with self._lock:
-                began = clock.monotonic()
-                stamp = await self._now()
+                stamp = await self._now(within)
                 if stamp != self._stamp:
                     catalog = await self._collect(stamp)
                     said_before = self._catalog.problems if self._reported_at == stamp.plugins else ()
                     self._tell([problem for problem in catalog.problems if problem not in said_before])
                     self._catalog, self._stamp, self._reported_at = catalog, stamp, stamp.plugins
-        self._looked_at = max(self._looked_at, began)
         return self._catalog
 
-    async def _now(self) -> _Stamp:
+    async def _now(self, within: float) -> _Stamp:
         revision = self._context.hooks.revision
         if self._sources.plugins != revision:
             self._sources = await self._find_sources(revision)
         sources = self._sources
-        node_tools, offers = self._node_tools(), self.offers
-        files = await self._files(sources)
+        settings, offers = self._context.settings, self.offers
+        if self._patterns[0] != settings.revision:
+            self._patterns = settings.revision, _patterns(settings.layers(NODE_TOOLS))
+        node_tools = self._patterns[1]
+        files = await self._tool_files.revision(*sources.tool_folders)
         if sources.workflows_are_files:
-            return _Stamp(revision, offers, node_tools, files, None)
-        summaries = await self._summaries()
-        return _Stamp(revision, offers, node_tools, files, tuple((s.id, s.revision) for s in summaries))
-
-    async def _files(self, sources: _Sources) -> tuple[FileStamp, ...]:
-        """Return the stamps of all files, of which there may be thousands. Those who ask while somebody looks at them
-        share one look that begins after they asked."""
-        asked = self._looks
-        async with self._one_looks:
-            number, known, files = self._look
-            if number > asked and known is sources:
-                return files
-            self._looks += 1
-            number, files = self._looks, await asyncio.to_thread(_stamps, sources)
-            self._look = number, sources, files
-            return files
-
-    def _node_tools(self) -> tuple[str, ...]:
-        """Return the operator's patterns; a project does not list node types by itself."""
-        layers = self._context.settings.layers(NODE_TOOLS)
-        patterns = layers.get("environment", layers.get("operator", []))
-        return tuple(text for text in patterns if isinstance(text, str)) if isinstance(patterns, list) else ()
+            workflows = await self._workflow_files.revision(*sources.workflows)
+            return _Stamp(revision, offers, node_tools, files, workflows)
+        if clock.monotonic() - self._listed[1] >= within:
+            asked_at = clock.monotonic()
+            self._listed = tuple((s.id, s.revision) for s in await self._summaries()), asked_at
+        return _Stamp(revision, offers, node_tools, files, self._listed[0])
 
     async def _find_sources(self, revision: int) -> _Sources:
         plugins = self._context.services.get(PLUGINS)
@@ -190,10 +158,12 @@ class Registry:
         except NotFound:
             stack = []
         tools = [ToolFolder(asset.path, asset.plugin) for asset in await plugins.assets("tools")]
+        tools.append(ToolFolder(str(project.folder("tools")), None))
         workflows = [asset.path for asset in await plugins.assets("workflows")]
         return _Sources(
             plugins=revision,
-            tools=(*tools, ToolFolder(str(project.folder("tools")), None)),
+            tools=tuple(tools),
+            tool_folders=tuple(folder.path for folder in tools),
             workflows=(*workflows, str(project.folder("workflows"))),
             workflows_are_files=not any(layer.override for layer in stack),
         )
@@ -254,7 +224,7 @@ def _callable(tool: Tool, name: str) -> Tool:
     return tool
 
 
-def _stamps(sources: _Sources) -> tuple[FileStamp, ...]:
-    workflows = sources.workflows if sources.workflows_are_files else ()
-    tools = (stamp for folder in sources.tools for stamp in stamps(folder.path))
-    return (*tools, *(stamp for folder in workflows for stamp in stamps(folder, ".json")))
+def _patterns(layers: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the operator's patterns; a project does not list node types by itself."""
+    patterns = layers.get("environment", layers.get("operator", []))
+    return tuple(text for text in patterns if isinstance(text, str)) if isinstance(patterns, list) else ()

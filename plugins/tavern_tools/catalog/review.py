@@ -18,8 +18,9 @@ from tavern_host.contracts.documents import read_document, read_document_bytes
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.settings import SETTINGS
+from tavern_host.storage.file_watch import file_stamps
 from tavern_scripts.api.scripts import SCRIPT_EXECUTION, SecurityContext
-from tavern_tools.catalog.files import MAX_TOOL_FILE, stamps
+from tavern_tools.catalog.files import MAX_TOOL_FILE, SUFFIX
 
 _SCRIPTS = ("script", "external-script")
 
@@ -70,7 +71,7 @@ async def _denied(plugin: str, script: _Script, context: PluginContext) -> list[
 
 
 def _scripts(folder: str) -> Iterator[_Script]:
-    for path, *_ in stamps(folder):
+    for path, *_ in file_stamps(folder, SUFFIX):
         document = _document(Path(path))
         tool = document.get("id") or document.get("toolId")
         script = document.get("implementation") or document.get("handler")

@@ -16,6 +16,7 @@ from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_host.storage.file_watch import file_stamps
 from tavern_scripts.api.scripts import SCRIPT_EXECUTION
 from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
@@ -23,7 +24,7 @@ from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 from tavern_tools.calls.script_tools import granted_to_script, without_script
 from tavern_tools.catalog.definitions import dependency
 from tavern_tools.catalog.documentation import describe_tool
-from tavern_tools.catalog.files import ToolProblem, check, stamps
+from tavern_tools.catalog.files import SUFFIX, ToolProblem, check
 from tavern_tools.catalog.permissions import service_and_method, service_name
 from tavern_tools.requests import arguments_of, tool_filter
 
@@ -104,7 +105,7 @@ async def check_tools(arguments: dict[str, Any], context: PluginContext) -> Asyn
         if not path.exists():
             raise InvalidInput(f"{path} does not exist")
     if not paths:
-        paths = [context.project.folder("tools")] if stamps(str(context.project.folder("tools")), "") else []
+        paths = [context.project.folder("tools")] if file_stamps(str(context.project.folder("tools")), "") else []
     catalog = await context.own(State).registry.catalog()
     loop = asyncio.get_running_loop()
     problems = await asyncio.to_thread(check, paths, catalog, functools.partial(_unserved, context, loop))
@@ -245,7 +246,7 @@ async def _undeclared(context: PluginContext) -> list[ToolProblem]:
             file=str(Path(asset.path) / "tools"),
         )
         for asset in await plugins.assets("plugin")
-        if asset.plugin not in named and stamps(str(Path(asset.path) / "tools"))
+        if asset.plugin not in named and file_stamps(str(Path(asset.path) / "tools"), SUFFIX)
     ]
 
 
