@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.harness import Result, longest_hold, measured
 from tavern_agents.api.agents import AgentStatus
 from tavern_host import Host
-from tavern_host.cli.garbage import collect_again, put_off
+from tavern_host.cli.garbage import collect_in_pauses, put_off
 from tavern_host.projects import Folders
 from tavern_host.testing.http import HttpClient, served
 
@@ -52,13 +52,14 @@ async def _hold(place: Path) -> list[Result]:
         small, large = (_requests(site, lists) for lists in (1, LISTS))
         for work in (*small.values(), *large.values()):  # what answers is imported and made, what is kept is there
             await work()
-        collect_again()
+        collecting = asyncio.create_task(collect_in_pauses())
         for _ in range(ROUNDS):
             for name in large:
                 gc.collect()
                 ours = await longest_hold(large[name], clock=time.process_time, collecting=True)
                 theirs = await longest_hold(small[name], clock=time.process_time, collecting=True)
                 pairs.setdefault(name, []).append((ours, theirs))
+        collecting.cancel()
     size = len(json.dumps(_workflow(LISTS))) / 2**20
     options: dict[str, Any] = {"limited": "value", "unit": "ms", "scale": 1e3}
     floor = "the same with one list"

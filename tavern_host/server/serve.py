@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from tavern_host.cli.garbage import collect_again
+from tavern_host.cli.garbage import collect_in_pauses
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
 from tavern_host.runtime.installed import first_party_part
@@ -77,7 +77,7 @@ async def serve(
             try:
                 for folder in also:
                     await served.open(folder)
-                collect_again()
+                tasks.append(asyncio.create_task(collect_in_pauses(), name="collect garbage"))
                 for output in _opened(served, f"{reach.url}/?token={quote(token(), safe='')}", reach.port):
                     yield output
                 notify("READY=1")
