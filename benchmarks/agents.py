@@ -4,17 +4,23 @@ an answer is an event (docs/performance.md)."""
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import statistics
 import time
 from collections.abc import Callable
 
 from benchmarks.agentsubject import Subject, floor, subject
 from benchmarks.harness import Result, Side, compare_sides, measured
+from benchmarks.serving import private_memory
 from tavern_agents.api.agents import AgentRequest
+from tavern_agents.api.histories import CHAT_HISTORY
+from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.events import Event
 
-TURNS = 200
+TURNS = (200, 1000)
 STREAMS = 50
+CROWD, CROWD_TURNS = 500, 4
 
 
 def turn() -> list[Result]:
@@ -35,22 +41,48 @@ async def _turn() -> list[Result]:
 
 
 def growth() -> list[Result]:
-    """Measure the last of many turns of a conversation, and return its cost as a ratio to that of the first."""
+    """Measure turns of a long conversation, and return their costs as ratios to that of the first."""
     return asyncio.run(_growth())
 
 
 async def _growth() -> list[Result]:
+    pairs: dict[int, list[tuple[float, float]]] = {turn: [] for turn in TURNS}
     async with subject() as bench:
-        pairs = []
         for round in range(3):
             spent = []
-            for _ in range(TURNS):
+            for _ in range(max(TURNS)):
                 began = time.process_time()
                 await bench.turn_in(f"growth-{round}")
                 spent.append(time.process_time() - began)
-            early, late = sorted(spent[:20]), sorted(spent[-20:])
-            pairs.append((late[10], early[10]))
-        return [measured(f"turn {TURNS} of a conversation", pairs, "its first turns", 1.5, unit="ms", scale=1e3)]
+            for turn in TURNS:
+                pairs[turn].append((statistics.median(spent[turn - 20 : turn]), statistics.median(spent[:20])))
+    return [
+        measured(f"turn {turn:,} of a conversation", pairs[turn], "its first turns", 1.3, unit="ms", scale=1e3)
+        for turn in TURNS
+    ]
+
+
+def crowd() -> list[Result]:
+    """Return what many conversations at once take in memory, beyond what was said in them."""
+    return asyncio.run(_crowd())
+
+
+async def _crowd() -> list[Result]:
+    async with subject() as bench:
+        await asyncio.gather(*(bench.turn_in(f"warm-{number}") for number in range(CROWD)))
+        collect_again()
+        before, most = private_memory(os.getpid()), 0
+        for _ in range(CROWD_TURNS):
+            turns = asyncio.gather(*(bench.turn_in(f"crowd-{number}") for number in range(CROWD)))
+            while not turns.done():
+                await asyncio.sleep(0.5)
+                most = max(most, private_memory(os.getpid()) - before)
+            await turns
+        history = await bench.host.services.get(CHAT_HISTORY).load("crowd-0")
+        said = sum(len(json.dumps(one.message.to_json())) for one in history)
+    grown = most / CROWD
+    name, floor = f"memory of {CROWD} conversations at once, each beyond its messages", "its messages as JSON"
+    return [measured(name, [(grown - said, float(said))], floor, 100, limited="value", unit="KB", scale=1e-3)]
 
 
 def fragments() -> list[Result]:
@@ -85,4 +117,9 @@ async def _delay(bench: Subject, streams: int) -> float:
     return statistics.median(delays)
 
 
-FIGURES: dict[str, Callable[[], list[Result]]] = {"turn": turn, "growth": growth, "fragments": fragments}
+FIGURES: dict[str, Callable[[], list[Result]]] = {
+    "turn": turn,
+    "growth": growth,
+    "crowd": crowd,
+    "fragments": fragments,
+}

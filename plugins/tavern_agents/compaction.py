@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_agents.conversation import SUMMARY, Conversation, estimate
+from tavern_agents.conversation import SUMMARY, Conversation
 from tavern_agents.store import AgentStore
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
@@ -38,7 +38,7 @@ class ContextWindow:
         if not self.models:
             self.models = {model.name: model for model in await self._llm.models()}
         most = self._most
-        return most is not None and max(estimate(conversation.messages()), self._prompt_tokens) > most * 0.8
+        return most is not None and max(conversation.size, self._prompt_tokens) > most * 0.8
 
     @property
     def _most(self) -> int | None:
@@ -47,16 +47,16 @@ class ContextWindow:
 
     async def compact(
         self, store: AgentStore, conversation: Conversation, call: CallContext
-    ) -> tuple[int, LlmResponse | None]:
-        """Summarise the first messages so that a third of what the model takes stays, store that, and return how many
-        were summarised, and the model's answer.
+    ) -> tuple[Conversation, LlmResponse | None]:
+        """Summarise the first messages so that a third of what the model takes stays, store that, and return the
+        conversation as it is then, and the model's answer.
 
         Nothing changes where it fails. Raises `TavernError`.
         """
-        size = estimate(conversation.messages())
+        size = conversation.size
         count = conversation.boundary(min(size, self._most or size) // 3)
         if count == 0:
-            return 0, None
+            return conversation, None
         lines = [f"{kept.message.role}: {_text(kept.message)}" for kept in conversation.kept[:count]]
         if conversation.summary:
             lines.insert(0, SUMMARY + conversation.summary)
@@ -71,10 +71,8 @@ class ContextWindow:
         if not answer.text.strip():
             raise PluginFailure("the model gave an empty summary")
         await store.summarise(conversation.kept[count - 1].seq, answer.text.strip())
-        conversation.summary = answer.text.strip()
-        del conversation.kept[:count]
         self._prompt_tokens = 0
-        return count, answer
+        return conversation.shortened(count, answer.text.strip()), answer
 
 
 def _text(message: ChatMessage) -> str:

@@ -6,7 +6,7 @@ Works on documents and values; running them is the engine's business.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -23,7 +23,7 @@ from tavern_host.contracts.errors import Interrupted, InvalidInput, Misconfigure
 from tavern_host.contracts.executions import Run, RunStatus
 from tavern_host.contracts.nodes import DataFlowType
 from tavern_host.contracts.workflows import Workflow
-from tavern_llm.api.llm import ChatMessage, LlmResponse
+from tavern_llm.api.llm import ChatMessage, LlmResponse, Transcript
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER, StoredWorkflow
 
 TEXT_OUTPUTS = ("response", "text")
@@ -53,7 +53,7 @@ class Situation:
     last message where it is not kept, with the texts of the `latest`, which volatile macros gave.
     """
 
-    conversation: tuple[ChatMessage, ...]
+    conversation: Transcript
     message: str
     said_at: int = 0
     observations: tuple[str, ...] = ()
@@ -70,14 +70,13 @@ class Situation:
         cls, said: Conversation, first: str, nudge: str | None, before: list[str], latest: list[str], **more: Any
     ) -> Situation:
         """Return the situation of an agent that works on the message with the id `first`."""
-        messages = [*(ChatMessage(role="user", content=text) for text in before), *said.messages()]
         note = "\n".join(map(framed, [*latest, *filter(None, [nudge])]))
-        if note:
-            messages.append(ChatMessage(role="user", content=note))
-        at = next((place for place, kept in enumerate(said.kept) if kept.id == first), 0)
+        added = [ChatMessage(role="user", content=text) for text in (*before, note)]
+        places = range(len(said.kept) - 1, -1, -1)  # it is one of the last
+        at = next((place for place in places if said.kept[place].id == first), 0)
         message = said.kept[at].message.content if said.kept else ""
         return cls(
-            conversation=tuple(messages),
+            conversation=said.messages(added[:-1], added[-1:] if note else []),
             message="\n\n".join([message, *before, *map(framed, latest)]),
             said_at=at + bool(said.summary) + len(before),
             before=before,
@@ -150,11 +149,11 @@ class Deliberation:
         return replace(self, workflow=self.with_prompts(prompts))
 
     def inputs(self, situation: Situation) -> dict[str, JsonValue]:
-        """Return the values of those interface inputs that the workflow has."""
+        """Return the values of those interface inputs that the workflow has; messages as a `Transcript`."""
         known: dict[str, Callable[[], Any]] = {
-            "messages": lambda: _as_json(situation.conversation),
+            "messages": lambda: situation.conversation,
             "user_message": lambda: situation.message,
-            "history": lambda: _as_json(situation.conversation[: situation.said_at]),
+            "history": lambda: Transcript(situation.conversation[: situation.said_at]),
             "observations": lambda: "\n\n".join(situation.observations),
             "step": lambda: situation.step,
             "tools": lambda: list(situation.tools),
@@ -209,11 +208,8 @@ def failure_of(run: Run, agent: str) -> TavernError | None:
     return PluginFailure(f"the deliberation of {agent!r} failed (run {run.id}): {reason}", **known)
 
 
-def _as_json(messages: Sequence[ChatMessage]) -> list[JsonValue]:
-    return [message.to_json() for message in messages]
-
-
 def _as_text(value: Any) -> str:
+    value = value.plain() if isinstance(value, Transcript) else value
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

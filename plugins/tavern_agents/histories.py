@@ -23,7 +23,6 @@ from tavern_agents.history_tree import (
     Place,
     add_messages,
     check_idle,
-    delete_history,
     exists,
     find_branch,
     find_end,
@@ -66,7 +65,8 @@ class Histories(ChatHistory):
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
-        self._database = context.own(State).store.database
+        self._store = context.own(State).store
+        self._database = self._store.database
 
     async def list_histories(self, *, limit: int = 50, offset: int = 0) -> list[HistorySummary]:
         """Return conversations, the latest changed first."""
@@ -281,7 +281,7 @@ class Histories(ChatHistory):
 
     async def delete(self, history_id: str, *, call: CallContext | None = None) -> bool:
         """Forget a conversation. Raises `Conflict` while an agent works on it."""
-        found = await self._database.write(lambda connection: delete_history(connection, history_id))
+        found = await self._store.forget(history_id)
         self._say(history_id, "deleted")
         return found
 

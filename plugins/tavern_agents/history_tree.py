@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from tavern_agents.api.histories import HistoryBranch, HistoryDetails, HistoryMessage, HistoryNode
+from tavern_agents.conversation import Conversation
 from tavern_agents.rows import Kept, moment, read_message, read_messages
 from tavern_host import clock
 from tavern_host.contracts.calls import new_id
@@ -198,20 +199,20 @@ def read_tree(connection: sqlite3.Connection, history: str, limit: int, offset: 
     ]
 
 
-def read_conversation(connection: sqlite3.Connection, leaf: int | None) -> tuple[str, list[Kept]]:
-    """Return the summary that replaces the first messages on the way to `leaf`, empty where there is none, and the
-    messages after those."""
+def read_conversation(connection: sqlite3.Connection, leaf: int | None) -> Conversation:
+    """Return the messages on the way to `leaf`, with the summary that stands for the first, where there is one."""
     rows = connection.execute(
         f"{_UNSUMMARISED} SELECT m.seq, m.id, m.body, m.run, m.parent FROM path JOIN messages m ON m.seq = path.seq "
         "ORDER BY m.seq",
         (leaf,),
     ).fetchall()
     if not rows:
-        return "", []
-    summary = connection.execute("SELECT body FROM summaries WHERE until = ?", (rows[0][4],)).fetchone()
+        return Conversation()
+    until = rows[0][4]
+    summary = connection.execute("SELECT body FROM summaries WHERE until = ?", (until,)).fetchone()
     messages = read_messages([row[2] for row in rows])
     kept = [Kept(seq, id, message, run) for (seq, id, _, run, _), message in zip(rows, messages, strict=True)]
-    return (summary[0] if summary else ""), kept
+    return Conversation(summary[0], kept, until) if summary else Conversation("", kept)
 
 
 def read_kept(connection: sqlite3.Connection, run: str, first: int) -> list[Kept]:

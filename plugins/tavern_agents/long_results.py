@@ -6,6 +6,7 @@ import re
 
 from tavern_agents.api.agents import AgentProfile, ResultPart
 from tavern_agents.compaction import MAX_TEXT
+from tavern_agents.conversation import READER
 from tavern_agents.deliberation import TEXT_OUTPUTS
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
@@ -18,9 +19,6 @@ from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_tools.api.observations import cut_middle
 from tavern_tools.api.toolcalls import ToolResult
 from tavern_tools.api.tools import ToolManager
-
-READER = "agents:read_result"
-"""The tool by which an agent reads on."""
 
 MAX_PART = 16_000
 """The most characters that are read at once."""

@@ -15,12 +15,11 @@ from tavern_agents.account import CallAccount
 from tavern_agents.api.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
 from tavern_agents.call_execution import CallExecution, latest_calls, take_calls_back
 from tavern_agents.compaction import ContextWindow
-from tavern_agents.conversation import Conversation, task_of
+from tavern_agents.conversation import READER, Conversation
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation, failure_of
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
 from tavern_agents.inventory import consent, offered_tools, tool_ids, tools_text
-from tavern_agents.long_results import READER
 from tavern_agents.outcomes import End
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recorder import Recorder
@@ -89,13 +88,12 @@ class AgentLoop:
         self.recorder.is_on = self.player is None and self.context.settings.get("recordRuns", True) is True
         self._cycles = CycleWatch(self.limits.repeats)
         try:
-            task = task_of(self.conversation.kept)
             experience = None if self.player is None else self.player.experience
             self.tool_ids, self._notes = await offered_tools(
-                self.context, self.profile, task, self.trace, self.call, experience
+                self.context, self.profile, self.conversation.task, self.trace, self.call, experience
             )
             self.trace.consent = await consent(self.context.services.get(TOOL_MANAGER), self.repeated)
-            if any(READER in kept.message.content for kept in self.conversation.kept):
+            if self.conversation.has_long_results:
                 self.offer_reader()
             with self.trace.following(self.call), self.account.open():
                 while True:
@@ -128,7 +126,7 @@ class AgentLoop:
             await take_calls_back(self)
             known = self.tool_ids or self.profile.inventory
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), known)
-            self.conversation = Conversation(*await self.store.conversation(self.run.id))
+            self.conversation = await self.store.conversation(self.run.id)
             if (execution := (await latest_calls(self))[0]) is not None:
                 await execution.cut_short()
                 await self.write(messages=await execution.messages(self._observe_result))
@@ -356,12 +354,14 @@ class AgentLoop:
     async def _compact(self, why: str) -> bool:
         """Summarise what was said first; return whether the conversation became shorter."""
         try:
-            count, answer = await self.window.compact(self.store, self.conversation, self.call)
+            conversation, answer = await self.window.compact(self.store, self.conversation, self.call)
             if answer is not None:
                 self._count(answer)
         except TavernError as error:
             self._warn(f"the conversation could not be summarised: {error.message}", again=True)
             return False
+        count = len(self.conversation.kept) - len(conversation.kept)
+        self.conversation = conversation
         if count:
             self.trace.say("compacted", f"Summarised {count} messages: {why}", messages=count)
         return count > 0
@@ -378,7 +378,7 @@ class AgentLoop:
         if has_mail:
             self.has_mail = True
             self._stands(status=AgentStatus.RUNNING, finished_at=None)
-        self.conversation.kept.extend(kept)
+        self.conversation.extend(kept)
         return kept
 
     def count_calls(self, count: int) -> None:

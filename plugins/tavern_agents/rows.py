@@ -40,7 +40,7 @@ class RunEntry(Model):
     is_replay: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kept:
     """A message as it is kept; `seq` orders all messages of all conversations."""
 

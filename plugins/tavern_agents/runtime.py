@@ -25,7 +25,6 @@ from tavern_agents.api.agents import (
 )
 from tavern_agents.api.memory import AgentMemory, GoalChange, MemoryChange
 from tavern_agents.api.recordings import AgentRecording, AgentReplay, ReplayOptions
-from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import deliberation_of
 from tavern_agents.histories import changed
 from tavern_agents.inventory import tool_ids
@@ -170,7 +169,7 @@ class Runtime(AgentRuntime):
                 first=begun.first,
                 call=agent,
                 trace=trace,
-                conversation=Conversation(begun.summary, begun.kept),
+                conversation=begun.conversation,
                 repeated=begun.repeated,
                 player=player,
             )
@@ -205,6 +204,7 @@ class Runtime(AgentRuntime):
             if not self._context.is_stopping():
                 await self._writer.give_up(loop.run, describe(error))
         finally:
+            self._store.recent.put(loop.run.conversation_id, loop.conversation)
             self._loops.pop(loop.run.id, None)
             self._tasks.pop(loop.run.id, None)
             changed(self._context, loop.run.conversation_id, "added")

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_agents.api.agents import AgentRun, AgentRunFilter, AgentStatus, AgentTrace
+from tavern_agents.conversation import Conversation
 from tavern_agents.history_tree import (
     Place,
     add_messages,
@@ -26,6 +27,7 @@ from tavern_agents.history_tree import (
     read_conversation,
     turn_start,
 )
+from tavern_agents.recent import RecentConversations
 from tavern_agents.rows import (
     RUN,
     InnerCall,
@@ -88,13 +90,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Begun:
-    """A run that has begun: the message that it works on, what stands for the messages first said, the messages after
-    those, and the tools that answers beside its own have called."""
+    """A run that has begun: the message that it works on, the conversation up to it, and the tools that answers beside
+    its own have called."""
 
     run: AgentRun
     first: str
-    summary: str
-    kept: list[Kept]
+    conversation: Conversation
     repeated: list[str]
 
 
@@ -107,6 +108,7 @@ class AgentStore:
         shared = shared_database(context.services, "agents", folder / AGENTS.file, AGENTS.migrations)
         self.host = new_id("host")
         self.database: Database = shared or DatabaseThread(folder, AGENTS, context.log, "store of agents")
+        self.recent = RecentConversations()
         self._hosts: HostNames = ProcessLocks(folder / "hosts") if shared is None else shared.names
 
     async def close(self) -> None:
@@ -115,14 +117,13 @@ class AgentStore:
 
     # --- conversations ----------------------------------------------------------------------------
 
-    async def conversation(self, run_id: str) -> tuple[str, list[Kept]]:
-        """Return the summary of what was said first on the branch of a run, empty where there is none, and the messages
-        after that, up to where the run stands."""
+    async def conversation(self, run_id: str) -> Conversation:
+        """Return the conversation of a run, up to where the run stands."""
 
-        def work(connection: sqlite3.Connection) -> tuple[str, list[Kept]]:
+        def work(connection: sqlite3.Connection) -> Conversation:
             return read_conversation(connection, stand_of(connection, run_id)[1])
 
-        return await self.database.read(work, ("", []))
+        return await self.database.read(work, Conversation())
 
     async def called_beside(self, run: AgentRun, first: str) -> list[str]:
         """Return the tools that answers beside that of a run have called."""
@@ -139,9 +140,12 @@ class AgentStore:
 
         return await self.database.read(work, [])
 
-    async def forget(self, history: str) -> None:
-        """Forget a conversation with its runs. Raises `Conflict` while an agent works on it."""
-        await self.database.write(lambda connection: delete_history(connection, history))
+    async def forget(self, history: str) -> bool:
+        """Forget a conversation with its runs; return whether there was one. Raises `Conflict` while an agent works on
+        it."""
+        found = await self.database.write(lambda connection: delete_history(connection, history))
+        self.recent.forget(history)
+        return found
 
     async def summarise(self, until: int, text: str) -> None:
         """Keep a summary of the messages that lead to `until`, itself among them."""
@@ -168,13 +172,14 @@ class AgentStore:
                 said = [*request.history, *said]
             else:
                 said = [*_unheard(connection, history, place.parent), *said]
-            summary, kept = read_conversation(connection, place.parent)
+            conversation = self.recent.take(connection, place.parent) or read_conversation(connection, place.parent)
             at = add_messages(connection, history, place, [message_body(message) for message in said], run.id)
-            kept += [Kept(seq, id, message, run.id) for (seq, id), message in zip(at, said, strict=True)]
-            repeated = called_beside(connection, history, kept[-1].id, run.id)
-            begun = Begun(run.model_copy(update={"branch": place.branch}), kept[-1].id, summary, kept, repeated)
+            conversation.extend(Kept(*place, message, run.id) for place, message in zip(at, said, strict=True))
+            last = conversation.kept[-1]
+            repeated = called_beside(connection, history, last.id, run.id)
+            begun = Begun(run.model_copy(update={"branch": place.branch}), last.id, conversation, repeated)
             kept_entry = entry.model_copy(update={"first": begun.first})
-            insert_run(connection, begun.run, kept[-1].seq, _json(kept_entry), self.host)
+            insert_run(connection, begun.run, last.seq, _json(kept_entry), self.host)
             connection.executemany(
                 "INSERT INTO steps VALUES (?, ?, ?)", [(run.id, step.seq, _json(step)) for step in steps]
             )

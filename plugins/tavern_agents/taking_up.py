@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tavern_agents.api.agents import AgentProfile, AgentStatus
-from tavern_agents.conversation import Conversation
 from tavern_agents.deliberation import deliberation_of
 from tavern_agents.loop import AgentLoop
 from tavern_agents.rows import KeptRun
@@ -16,7 +15,6 @@ async def loop_of(context: PluginContext, store: AgentStore, profile: AgentProfi
     """Return a claimed run as it stood. Raises `TavernError` where its workflow cannot be used."""
     deliberation = await deliberation_of(context, profile, kept.entry.request.world_state)
     steps = await store.steps(kept.run.id, 0)
-    summary, messages = await store.conversation(kept.run.id)
     run = kept.run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None, "reason": None})
     if kept.run.status.is_final:  # its limits start over
         run = run.model_copy(update={"usage": run.usage.model_copy(update={"steps": 0})})
@@ -40,6 +38,6 @@ async def loop_of(context: PluginContext, store: AgentStore, profile: AgentProfi
         first=kept.entry.first,
         call=kept.entry.call,
         trace=trace,
-        conversation=Conversation(summary, messages),
+        conversation=await store.conversation(kept.run.id),
         repeated=await store.called_beside(run, kept.entry.first),
     )

@@ -223,6 +223,8 @@ class Engine(ExecutionEngine):
         hooks = self._context.hooks
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
+        if request.keep:
+            request = request.owned()
         request = request.model_copy(update={"continues": before and before.entry.id})
         check_principal(request.actions, call.principal)
         parent = self.active.get(call.run_id or "")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_llm.api.llm import ChatMessage
+from tavern_llm.api.llm import ChatMessage, Transcript
 from tavern_llm.options import mistakes
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -16,10 +17,12 @@ _KNOWN = frozenset(ChatMessage.model_fields)
 _READER = TypeAdapter(list[ChatMessage])
 
 
-def read_messages(messages: list[Any], system_prompt: str = "") -> list[ChatMessage]:
+def read_messages(messages: list[Any] | Transcript, system_prompt: str = "") -> Sequence[ChatMessage]:
     """Return messages, after the system prompt if there is one. Calls of tools may be in OpenAI's own form; keys that
     messages do not have are left out. Raises `InvalidInput` naming the wrong one."""
     found = [ChatMessage(role="system", content=system_prompt)] if system_prompt else []
+    if messages and isinstance(messages, Transcript):
+        return messages.behind(found[0]) if found else messages
     try:
         found += _READER.validate_python([_known(message, index) for index, message in enumerate(messages)])
     except ValidationError as error:

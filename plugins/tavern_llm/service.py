@@ -111,7 +111,9 @@ class LlmService(Llm):
         request = await self._before(request, call)
         async with self._session("chat", request.model, lambda: prompt_tokens(request), call) as session:
             asked = request.model_copy(update={"model": session.model.setup.name})
-            response = await self._retried(session, lambda adapter: adapter.target.complete(asked, call), LlmResponse)
+            response = await self._retried(
+                session, lambda adapter: adapter.target.complete(self._sent(asked, adapter), call), LlmResponse
+            )
             session.answered(asked, response)
         return await self._after(_named(response, asked), request, call)
 
@@ -267,6 +269,10 @@ class LlmService(Llm):
             except TavernError as error:
                 attempts.failed(channel, error)
 
+    def _sent(self, request: LlmRequest, adapter: OpenAdapter) -> LlmRequest:
+        """Return a request as an adapter gets it: our own shares its messages."""
+        return request if adapter.plugin == self._context.plugin else request.owned()
+
     async def _streamed(self, session: _Session, request: LlmRequest) -> AsyncGenerator[LlmChunk]:
         """Yield the chunks of the first channel that answers to the end.
 
@@ -280,7 +286,7 @@ class LlmService(Llm):
             try:
                 async with (
                     self._adapters.use(setup.channels[channel]) as adapter,
-                    aclosing(_chunks(adapter, request, session.call)) as chunks,
+                    aclosing(_chunks(adapter, self._sent(request, adapter), session.call)) as chunks,
                 ):
                     async for chunk in chunks:
                         if charge is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, JsonValue
 
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import ErrorInfo
-from tavern_host.contracts.wire import Model
+from tavern_host.contracts.wire import ImmutableJson, Model, SharingModel
 from tavern_host.contracts.workflows import Workflow
 
 
@@ -48,7 +48,7 @@ def _actions(value: object) -> object:
 Actions = Annotated[RunActions | None, BeforeValidator(_actions)]
 
 
-class RunRequest(Model):
+class RunRequest(SharingModel):
     """A run that is asked for: a stored workflow by id, or a document; values by interface input.
 
     What a filter on `tavern_before_execute` sees and may change. `targets` names nodes: only they and what they
@@ -76,6 +76,12 @@ class RunRequest(Model):
     recover: bool = True
     keep: bool = True
     continues: str | None = None
+
+    def owned(self) -> Self:
+        """Return the request with plain inputs."""
+        inputs: dict[str, Any] = self.inputs
+        plain = {key: value.plain() for key, value in inputs.items() if isinstance(value, ImmutableJson)}
+        return self.model_copy(update={"inputs": {**inputs, **plain}}) if plain else self
 
 
 class RemoteWork(Model):

@@ -89,6 +89,7 @@ class NodeTraits(Model):
     loop, in a thread, or in a process that can be killed. `cached`: the same configuration and inputs give the
     same outputs, so that earlier ones may be used. `checks_change`: the runner's `change` says whether they may.
     `wants_call`: it looks at the `NodeCall`; the others may be given None. `actions`: the buttons that `act` knows.
+    `takes_immutable`: the inputs that take `ImmutableJson` as it is, and do not change it.
     """
 
     streams: bool = False
@@ -98,6 +99,7 @@ class NodeTraits(Model):
     checks_change: bool = False
     wants_call: bool = True
     actions: tuple[str, ...] = ()
+    takes_immutable: tuple[str, ...] = ()
 
 
 class NodeDefinition(OpenModel):

@@ -36,6 +36,20 @@ MAX_LEVELS = 100
 Path = tuple[str | int, ...]
 
 
+class ImmutableJson:
+    """JSON that nobody can change, which crosses boundaries within this process as it is.
+
+    Anywhere else it is what `plain` returns: where it is encoded or kept, for third parties, and for nodes whose traits
+    do not name the input (`NodeTraits.takes_immutable`).
+    """
+
+    __slots__ = ()
+
+    def plain(self) -> Any:
+        """Return it as lists and objects that are the caller's own."""
+        raise NotImplementedError
+
+
 class WireError(ValueError):
     """A value may not cross a plugin boundary, or not as what it is declared to be.
 
@@ -68,7 +82,8 @@ def without_surrogates(text: str) -> str:
 
 
 def wire_value(value: Any) -> Any:
-    """Return a value that every wire can carry: this one, or a copy where it has lone surrogates (now U+FFFD).
+    """Return a value that every wire can carry: this one, or a copy where it has lone surrogates (now U+FFFD), or where
+    some of it is `ImmutableJson` (now plain).
 
     Raises `WireError` with the place of anything else: an int beyond 64 bits, a number that is not finite, a datetime
     without its time zone, more than `MAX_LEVELS` levels, a key that is no str, an object of no wire type.
@@ -128,6 +143,8 @@ def _wire_value(value: Any, path: Path) -> Any:
         if value.utcoffset() is None:
             raise WireError("a datetime must say its time zone, this one does not", path)
         return value
+    if isinstance(value, ImmutableJson):
+        value = value.plain()
     if len(path) >= MAX_LEVELS and isinstance(value, dict | list | tuple | BaseModel):
         raise WireError(f"it is nested more than {MAX_LEVELS} levels deep", path)
     if isinstance(value, dict):
@@ -214,6 +231,14 @@ def _blank(model: type[BaseModel]) -> _Blank:
         },
         frozenset(name for name, field in fields.items() if field.is_required()),
     )
+
+
+class SharingModel(Model):
+    """A model that may have `ImmutableJson`."""
+
+    def owned(self) -> Self:
+        """Return the model as others than the host's own parts get it: with plain values."""
+        raise NotImplementedError
 
 
 class OpenModel(Model):

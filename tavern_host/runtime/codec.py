@@ -21,7 +21,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypedDict
 
 from tavern_host.contracts.errors import ErrorInfo, PluginFailure, TavernError, describe, error_info, error_of
-from tavern_host.contracts.wire import INT_BITS, LIMIT, Path, WireError, kind_of, wire_value, without_surrogates
+from tavern_host.contracts.wire import LIMIT, ImmutableJson, WireError, kind_of, wire_value, without_surrogates
 from tavern_host.storage.values import MAX_VALUES
 
 _LEVELS = 190
@@ -119,7 +119,7 @@ def _change(values: Any, todo: Iterable[tuple[int, _Step]], keys: Sequence[Any],
         raise type(error)(error.reason, () if error.reason is _ENDLESS else (keys[at], *error.path)) from None
 
 
-def _fault(value: Any, path: Path, seen: dict[int, bool]) -> WireError | None:
+def _fault(value: Any, path: tuple[str | int, ...], seen: dict[int, bool]) -> WireError | None:
     """Return what is wrong with a text or number in a value, or that it contains itself, as `seen` says."""
     try:
         if isinstance(value, str) and without_surrogates(value) is not value:
@@ -161,7 +161,7 @@ def _int(value: Any, level: int, left: list[int]) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         _refuse("int", value)
     if not -LIMIT <= value < LIMIT:
-        raise WireError(f"an int must have at most {INT_BITS} bits, this one has {value.bit_length() + 1}")
+        raise WireError(f"an int must have at most {LIMIT.bit_length()} bits, this one has {value.bit_length() + 1}")
     return int(value)
 
 
@@ -245,7 +245,6 @@ def _literal(choices: tuple[Any, ...]) -> _Shape:
 def _container(name: str, kind: Any, shapes: list[_Shape], size: int | None = None) -> _Shape:
     """Values by text, or in order: `size` of one shape each, or any number of one. A tuple may stand for a list."""
     is_dict, kinds = kind is dict, dict if kind is dict else (list, tuple)
-
     plain = shapes[0].plain if size is None else _TEXT
 
     def through(steps: list[_Step], make: Callable[[Any], Any]) -> _Step:
@@ -281,7 +280,8 @@ def _todo(shapes: list[_Shape], steps: list[_Step]) -> Callable[[tuple[type, ...
 
 
 _JSON_DICT = _container("a dict of JSON", dict, [_SCALARS[JsonValue]])
-_JSON_STEPS: list[tuple[Any, _Step]] = [(dict, _JSON_DICT.encode)]
+_JSON_STEPS: list[tuple[Any, _Step]] = [(ImmutableJson, lambda value, *rest: _json(value.plain(), *rest))]
+_JSON_STEPS += [(dict, _JSON_DICT.encode)]
 _JSON_STEPS += [((list, tuple), _container("a list of JSON", list, [_SCALARS[JsonValue]]).encode)]
 _JSON_STEPS += [(kind, _SCALARS[kind].encode) for kind in (bool, str, int, float)]
 

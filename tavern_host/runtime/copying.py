@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tavern_host.contracts.errors import TavernError, describe
-from tavern_host.contracts.wire import SCALARS
+from tavern_host.contracts.wire import SCALARS, ImmutableJson
 
 SHARED = frozenset(SCALARS)
 """Types whose values cannot be changed."""
@@ -32,7 +32,8 @@ def duplicate(value: Any) -> Any:
     """Return a deep copy of a wire value, of any depth; parts that the value shares, its copy shares.
 
     Values of types derived from dict, list, tuple, str, int, float or bytes become plain ones; a model stays
-    of its class and is not validated again. A frozen model in which nothing can be changed is not copied.
+    of its class and is not validated again. A frozen model in which nothing can be changed is not copied, nor is
+    `ImmutableJson`.
     Raises what `copy.deepcopy` raises of a value that is none of these.
     """
     return value if type(value) in SHARED else _whole(value, {}, [])
@@ -113,6 +114,8 @@ def _shallow(item: Any, waiting: _Waiting, made: _Made, kept: list[Any]) -> Any:
     copied: Any
     if isinstance(item, BaseModel):
         return item if _is_fixed(item, 3) else _model(item, waiting)
+    if isinstance(item, ImmutableJson):
+        return item
     if isinstance(item, dict):
         copied = {_plain(key): inner for key, inner in dict.items(item)}
         waiting.append((copied, iter(copied.items())))

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 from pydantic import BaseModel
 
 from tavern_host.contracts.calls import CallContext, Principal, new_id
+from tavern_host.contracts.wire import SharingModel
 
 _given: WeakValueDictionary[str | None, CallContext] = WeakValueDictionary()
 """The originals by id."""
@@ -24,9 +25,12 @@ def hand_over(call: CallContext) -> CallContext:
 
 
 def handed_over(argument: Any) -> Any:
-    """Return an argument for a plugin: a context, or a model with one as `call`, with the plugin's copy of it."""
+    """Return an argument for a plugin: a context, or a model with one as `call`, with the plugin's copy of it; a model
+    without values that the host's own parts share."""
     if type(argument) is CallContext:
         return hand_over(argument)
+    if isinstance(argument, SharingModel):
+        argument = argument.owned()
     if isinstance(argument, BaseModel) and type(call := vars(argument).get("call")) is CallContext:
         return argument.model_copy(update={"call": hand_over(call)})
     return argument

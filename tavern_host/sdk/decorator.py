@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, overload
 from tavern_host.context import NodeContext, PluginContext
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.nodes import BypassBehavior, NodeDefinition, NodeTraits, SlotDefinition
-from tavern_host.sdk.slots import Config, Slot, define_input, define_output, split, stream_item
+from tavern_host.sdk.slots import Config, Slot, define_input, define_output, split, stream_item, strip_immutable
 
 __all__ = ["SINGLE_OUTPUT", "Config", "NodeCode", "NodeFunction", "Slot", "hookimpl", "node", "nodes_of"]
 
@@ -65,7 +65,8 @@ class NodeCode:
 
     `raw` nodes are called as `run(inputs, config)`; the others with one argument per slot. `change` and `actions`
     are the functions behind the traits `checks_change` and `actions`. `binary` has the inputs that are hinted `bytes`
-    or `Blob`, with which of them: either is given to the function as the other where need be.
+    or `Blob`, with which of them: either is given to the function as the other where need be. `immutable` are those
+    that are hinted as `ImmutableJson`, too.
     """
 
     definition: NodeDefinition
@@ -79,6 +80,7 @@ class NodeCode:
     change: NodeFunction | None = None
     actions: Mapping[str, NodeFunction] = field(default_factory=dict)
     binary: Mapping[str, type] = field(default_factory=dict)
+    immutable: tuple[str, ...] = ()
 
 
 def node(
@@ -189,10 +191,12 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
     inputs: dict[str, SlotDefinition] = {}
     config: dict[str, SlotDefinition] = {}
     binary: dict[str, type] = {}
+    immutable: list[str] = []
     context_parameter = None
     parameters = list(inspect.signature(function).parameters.values())[1 if is_class else 0 :]
     for parameter in parameters:
         hint, slot = split(_hint_of(parameter, hints))
+        hint, takes_immutable = strip_immutable(hint)
         if hint is NodeContext:
             context_parameter = parameter.name
         else:
@@ -201,6 +205,8 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
             held = (slot or Slot()).value_type(hint)
             if kind is inputs and held in (bytes, Blob):
                 binary[parameter.name] = held
+            if kind is inputs and takes_immutable:
+                immutable.append(parameter.name)
     config_parameters = tuple(config)
     if is_class:
         config.update(_constructor_config(target, taken={*inputs, *config}))
@@ -218,6 +224,7 @@ def _read(target: Any, about: dict[str, Any]) -> NodeCode:
         single_output=single,
         is_class=is_class,
         binary=binary,
+        immutable=tuple(immutable),
     )
 
 
@@ -300,6 +307,7 @@ def _traits(code: NodeCode, placement: Literal["loop", "thread", "process"], cac
         checks_change=code.change is not None,
         wants_call=code.context_parameter is not None,
         actions=tuple(code.actions),
+        takes_immutable=code.immutable,
     )
 
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.nodes import DataFlowType, SlotDefinition
+from tavern_host.contracts.wire import ImmutableJson
 
 _INFER: Any = object()
 
@@ -179,6 +180,13 @@ def strip_optional(hint: Any) -> tuple[Any, bool]:
         if len(rest) == 1:
             return rest[0], True
     return hint, False
+
+
+def strip_immutable(hint: Any) -> tuple[Any, bool]:
+    """Return a hint without `ImmutableJson`, and whether it took that beside lists and objects."""
+    members = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else ()
+    rest = tuple(one for one in members if not (isinstance(one, type) and issubclass(one, ImmutableJson)))
+    return (typing.Union[rest], True) if len(rest) < len(members) else (hint, False)  # noqa: UP007
 
 
 def stream_item(hint: Any) -> tuple[Any, bool]:

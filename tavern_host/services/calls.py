@@ -21,7 +21,7 @@ from tavern_host.contracts.errors import PluginFailure, Recursion, ServiceUnavai
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, gives_new, is_new
 from tavern_host.runtime.deadline import ENDED, next_item, settled
 from tavern_host.runtime.in_flight import InFlight
-from tavern_host.runtime.issued import hand_over
+from tavern_host.runtime.issued import handed_over
 from tavern_host.services.views import ViewHandle
 
 Report = Callable[[str, str, BaseException], None]
@@ -114,7 +114,7 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
     guard = _guard(provider, where)
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        context = _handed_over(provider, kwargs)
+        context, args, kwargs = _handed_over(provider, args, kwargs)
         try:
             with guard():
                 return await settled(function(*args, **kwargs), context, where)
@@ -133,7 +133,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         items: AsyncIterator[Any] | None = None
-        context = _handed_over(provider, kwargs)
+        context, args, kwargs = _handed_over(provider, args, kwargs)
         try:
             with nullcontext() if in_flight is None else in_flight.use_elsewhere():
                 items = aiter(function(*args, **kwargs))
@@ -156,12 +156,14 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
     return stream
 
 
-def _handed_over(provider: Provider, arguments: dict[str, Any]) -> CallContext | None:
-    """Return the context of a call; a third-party provider gets a copy of it."""
-    call: CallContext | None = arguments.get("call")
-    if call is not None and provider.report is not None:
-        arguments["call"] = hand_over(call)
-    return call
+def _handed_over(
+    provider: Provider, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[CallContext | None, tuple[Any, ...], dict[str, Any]]:
+    """Return the context of a call, and its arguments as the provider gets them; see `issued.handed_over`."""
+    call: CallContext | None = named.get("call")
+    if provider.report is not None:
+        args, named = tuple(map(handed_over, args)), {name: handed_over(value) for name, value in named.items()}
+    return call, args, named
 
 
 Guard = Callable[[], AbstractContextManager[None]]

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tavern_host.contracts.blobs import Blob
-from tavern_host.contracts.wire import LIMIT
+from tavern_host.contracts.wire import LIMIT, ImmutableJson
 
 MAX_VALUES = 1_000_000
 """How many values one value may hold when all that it shares within itself is written out."""
@@ -84,6 +84,8 @@ def _loose(value: Any, kept: list[Any]) -> Any:
     if kind is dict and all(type(key) is str for key in value):
         tree = {key: _loose(item, kept) for key, item in value.items()}
         return {_DICT: tree} if any(key.startswith("$") for key in tree) else tree
+    if isinstance(value, ImmutableJson):
+        return _loose(value.plain(), kept)
     kept.append(value)
     return {_KEPT: len(kept) - 1}
 

@@ -11,7 +11,7 @@ from helpers.stub_llm import last, said, written
 from helpers.tavern_project import Tavern
 from helpers.workflow_documents import function
 
-from tavern_agents.long_results import READER
+from tavern_agents.conversation import READER
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
 from tavern_llm.api.llm import LlmRequest, LlmResponse

@@ -392,3 +392,18 @@ async def test_independent_calls_are_made_at_once(bench: AgentBench) -> None:
     bench.answers(written("tam", *ordered), said("Done."))
     await bench.run()
     assert bench.marks() == ["m0", "m1", "m2"]
+
+
+async def test_what_an_adapter_changes_of_a_request_is_its_own(bench: AgentBench) -> None:
+    signed = said("One.").model_copy(update={"extra": {"signature": "s"}})
+    model = bench.answers(signed, said("Two."))
+    for _ in range(2):
+        await bench.run(conversation_id="own")
+    request = model.asked[1]
+    extra = request.messages[-2].extra
+    assert extra == {"signature": "s"}
+    extra["signature"] = "changed"
+    request.messages.clear()
+    model = bench.answers(said("Three."))
+    await bench.run(conversation_id="own")
+    assert [message.extra for message in model.asked[0].messages if message.content == "One."] == [{"signature": "s"}]

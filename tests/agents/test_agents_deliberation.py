@@ -12,8 +12,9 @@ from helpers.workflow_documents import slots
 from tavern_agents.deliberation import Deliberation, Situation
 from tavern_agents.feedback import framed, limit_for
 from tavern_host.contracts.errors import Misconfigured, TavernError
+from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.workflows import Workflow
-from tavern_llm.api.llm import ChatMessage
+from tavern_llm.api.llm import ChatMessage, Transcript
 from tavern_workflows.api.workflows import StoredWorkflow
 
 TEXT = {"response": "STRING"}
@@ -25,9 +26,16 @@ def deliberation(takes: dict[str, str], gives: dict[str, str] = TEXT, *nodes: di
     return Deliberation.of(StoredWorkflow(workflow=workflow, id="think", revision="1"))
 
 
+def plain_inputs(thinks: Deliberation, situation: Situation) -> dict[str, Any]:
+    """Return the inputs of a deliberation as they are kept."""
+    return RunRequest.construct(inputs=thinks.inputs(situation)).owned().inputs
+
+
 SAID = ("hello", "yes?", "write it down", "CALL", "<OBSERVATION>")
 SITUATION = Situation(
-    conversation=tuple(ChatMessage(role=("user", "assistant")[n % 2], content=text) for n, text in enumerate(SAID)),  # type: ignore[arg-type]
+    conversation=Transcript(
+        ChatMessage(role="assistant" if n % 2 else "user", content=text) for n, text in enumerate(SAID)
+    ),
     message="write it down",
     said_at=2,
     observations=("Tool a executed.", "Tool b failed."),
@@ -38,7 +46,7 @@ SITUATION = Situation(
 def test_a_workflow_gets_the_inputs_that_it_has() -> None:
     types = {"messages": "ARRAY", "user_message": "STRING", "history": "ARRAY", "observations": "STRING"}
     messages = [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(SAID)]
-    assert deliberation({**types, "step": "INTEGER", "mood": "STRING"}).inputs(SITUATION) == {
+    assert plain_inputs(deliberation({**types, "step": "INTEGER", "mood": "STRING"}), SITUATION) == {
         "messages": messages,
         "user_message": "write it down",
         "history": messages[:2],
@@ -46,7 +54,9 @@ def test_a_workflow_gets_the_inputs_that_it_has() -> None:
         "step": 2,
     }
     assert deliberation({"user_message": "STRING"}).inputs(SITUATION) == {"user_message": "write it down"}
-    as_text = deliberation({"messages": "STRING"}).inputs(Situation((ChatMessage(role="user", content="好"),), "好"))
+    as_text = deliberation({"messages": "STRING"}).inputs(
+        Situation(Transcript([ChatMessage(role="user", content="好")]), "好")
+    )
     assert as_text == {"messages": '[{"role": "user", "content": "好"}]'}
     perceives = deliberation({"messages": "ARRAY", "world_state": "OBJECT"})
     assert perceives.inputs(SITUATION)["world_state"] == {}
@@ -87,8 +97,8 @@ def test_prompts_are_the_values_of_nodes_alone() -> None:
     (after,) = thinks.with_prompts([expanded]).nodes
     assert [after.input_values, after.config_values, after.display_name] == [*expanded, "{{{m}}}"]
     assert thinks.workflow.nodes[0].input_values["prompt"] == "Use {{{m}}}."
-    said = Situation((ChatMessage(role="user", content="{{{m}}}"),), "{{{m}}}")
-    assert thinks.inputs(said)["messages"] == [{"role": "user", "content": "{{{m}}}"}]
+    said = Situation(Transcript([ChatMessage(role="user", content="{{{m}}}")]), "{{{m}}}")
+    assert plain_inputs(thinks, said)["messages"] == [{"role": "user", "content": "{{{m}}}"}]
 
 
 def test_what_a_tool_said_cannot_end_its_frame() -> None:

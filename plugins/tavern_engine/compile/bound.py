@@ -16,6 +16,7 @@ from typing import Any
 from tavern_engine.compile.node_kinds import TOKEN_SIZE
 from tavern_engine.compile.plan import VALUE, Cone, Level, Plan
 from tavern_host import Blob
+from tavern_host.contracts.wire import ImmutableJson
 
 _GIVEN = b"given outputs"
 
@@ -79,6 +80,9 @@ class BoundPlan:
 
     def with_interface(self, values: Mapping[str, Any], changes: Mapping[int, bytes] | None = None) -> BoundPlan:
         """Return the plan with these values at its workflow's interface inputs; the others have none."""
+        immutable = {key: value for key, value in values.items() if isinstance(value, ImmutableJson)}
+        plain = {key: value.plain() for key, value in immutable.items() if key not in self.plan.takes_immutable}
+        values = {**values, **plain}
         patches = {index: {VALUE: values[key]} if key in values else {} for key, index in self.plan.interface.items()}
         return self.patched(patches, changes)
 

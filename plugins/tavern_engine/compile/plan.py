@@ -189,6 +189,21 @@ class Level:
     """The nodes with an output that may be left out."""
     _cone: Cone | None = None
 
+    def is_read_immutable(self, index: int) -> bool:
+        """Return whether all that read the value of a relay, directly or through others, take it unchanged."""
+        for follower in set(self.followers[index]):
+            node = self.nodes[follower]
+            if node.role in (Role.RELAY, Role.INPUT):
+                if not self.is_read_immutable(follower):
+                    return False
+                continue
+            takes = () if node.node_type is None else node.node_type.definition.traits.takes_immutable
+            for item in node.inputs:
+                for edge in item.edges:
+                    if edge.source == index and (item.key not in takes or item.slot.multi or edge.convert is not None):
+                        return False
+        return True
+
     @cached_property
     def placed(self) -> list[int]:
         """The nodes that the workflow places on a cluster."""
@@ -285,6 +300,11 @@ class Plan:
     """The numbers of loops."""
     is_current: Callable[[], bool] = lambda: True
     """Says whether settings are as they were when its nodes were signed: what they give later is not cached."""
+
+    @cached_property
+    def takes_immutable(self) -> frozenset[str]:
+        """The interface inputs that only nodes read which take `ImmutableJson` as it is."""
+        return frozenset(key for key, index in self.interface.items() if self.level.is_read_immutable(index))
 
     @cached_property
     def numbers(self) -> dict[str, int]:

@@ -9,7 +9,8 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.wire import wire_value
+from tavern_host.contracts.nodes import DataFlowType
+from tavern_host.contracts.wire import ImmutableJson, wire_value
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
 from tavern_workflows.api.dataflow import coerce
 from tavern_workflows.api.workflows import WorkflowProblem
@@ -40,10 +41,16 @@ def interface_values(
                 problems.append(_problem(key, f"the input {key!r} is required"))
             continue
         try:
-            values[key] = _coerced(slot, wire_value(value))
+            values[key] = value if _stays(value, slot) else _coerced(slot, wire_value(value))
         except ValueError as error:
             problems.append(_problem(key, f"the input {key!r}: {error}"))
     return values, problems
+
+
+def _stays(value: Any, slot: InterfaceSlot) -> bool:
+    """Return whether a value is an immutable list, and so is what the slot takes."""
+    is_list = slot.data_flow_type is DataFlowType.ARRAY and not (slot.multi or slot.is_stream)
+    return is_list and isinstance(value, ImmutableJson) and isinstance(value, tuple)
 
 
 def _coerced(slot: InterfaceSlot, value: JsonValue) -> Any:

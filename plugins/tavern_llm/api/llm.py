@@ -5,8 +5,8 @@ Messages and answers keep the keys of OpenAI's chat completions (`snake_case`), 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, ClassVar, Literal, Protocol
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import ConfigDict, Field, JsonValue
 
@@ -14,7 +14,7 @@ from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.contributions import ContributionKind, Handler
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
-from tavern_host.contracts.wire import Model
+from tavern_host.contracts.wire import ImmutableJson, Model, SharingModel
 
 
 class _PublishedModel(Model):
@@ -60,7 +60,36 @@ class ChatMessage(_PublishedModel):
         return {"role": self.role, "content": self.content, **self.model_dump(mode="json", exclude_defaults=True)}
 
 
-class LlmRequest(Model):
+class Transcript(tuple[ChatMessage, ...], ImmutableJson):
+    """The messages of a conversation, oldest first, as the host's own parts share them; in JSON a list of objects.
+
+    `changeable` are the places of those that hold an object (`extra`), of which others get copies.
+    """
+
+    changeable: tuple[int, ...]
+
+    def __new__(cls, messages: Iterable[ChatMessage] = (), changeable: Iterable[int] | None = None) -> Self:
+        """Return messages; what is `changeable` is looked for where it is not known."""
+        made = super().__new__(cls, messages)
+        found = (at for at, one in enumerate(made) if holds_object(one)) if changeable is None else changeable
+        made.changeable = tuple(found)
+        return made
+
+    def behind(self, first: ChatMessage) -> Self:
+        """Return the messages behind another one, which holds no object."""
+        return type(self)((first, *self), [at + 1 for at in self.changeable])
+
+    def plain(self) -> list[dict[str, Any]]:
+        """Return the messages as JSON, each as its `to_json`."""
+        return [message.to_json() for message in self]
+
+
+def holds_object(message: ChatMessage) -> bool:
+    """Return whether something in a message could be changed."""
+    return message.extra is not None or any(call.extra is not None for call in message.tool_calls)
+
+
+class LlmRequest(SharingModel):
     """What is asked of a model. `model` names an entry of the `models` setting; None takes the default.
 
     `tools` are functions as `ToolManager.native_schemas` gives them; `tool_choice` is `auto`, `none`, `required` or
@@ -76,6 +105,15 @@ class LlmRequest(Model):
     tools_text: str | None = None
     response_schema: dict[str, JsonValue] | None = None
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
+
+    def owned(self) -> Self:
+        """Return the request with messages in which nothing is shared with the host."""
+        if not isinstance(self.messages, Transcript):
+            return self
+        copies = list[ChatMessage](self.messages)
+        for at in self.messages.changeable:
+            copies[at] = copies[at].model_copy(deep=True)
+        return self.model_copy(update={"messages": copies})
 
 
 class LlmUsage(_PublishedModel):

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
 from tavern_host import NodeContext, Slot, node
-from tavern_llm.api.llm import LLM, LlmRequest, LlmResponse
+from tavern_llm.api.llm import LLM, LlmRequest, LlmResponse, Transcript
 from tavern_llm.messages import read_messages, read_tools
 
 _MESSAGES = (
@@ -38,7 +38,9 @@ class LlmAnswer(TypedDict, total=False):
 @node(type="LlmApiRequest", category="LLM", display_name="LLM request", width=350, cached=False)
 async def llm_api_request(
     context: NodeContext,
-    messages: Annotated[list[Any], Slot(_MESSAGES, display_name="Messages", match_categories=("ChatHistory",))],
+    messages: Annotated[
+        list[Any] | Transcript, Slot(_MESSAGES, display_name="Messages", match_categories=("ChatHistory",))
+    ],
     system_prompt: Annotated[
         str, Slot("Put before the messages as a system message.", display_name="System prompt", multiline=True)
     ] = "",
@@ -63,8 +65,8 @@ async def llm_api_request(
     ] = None,
 ) -> AsyncIterator[LlmAnswer]:
     """Ask a language model and give its answer, as it comes and whole."""
-    request = LlmRequest(
-        messages=read_messages(messages, system_prompt),
+    asked = LlmRequest(
+        messages=[],
         model=model.strip() or None,
         tools=read_tools(tools),
         tool_choice=tool_choice.strip() or None,
@@ -72,6 +74,7 @@ async def llm_api_request(
         response_schema=response_schema or None,
         parameters=parameters or {},
     )
+    request = asked.model_copy(update={"messages": read_messages(messages, system_prompt)})
     chunks = context.plugin.services.get(LLM).stream(request, call=context.call)
     try:
         async for chunk in chunks:

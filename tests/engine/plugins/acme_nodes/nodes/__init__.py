@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from tavern_host import Config, NodeContext, NodeDefinition, Slot, node
 from tavern_host.contracts.nodes import DataFlowType, NodeMode, SlotDefinition
 from tavern_host.contracts.wire import Model
+from tavern_llm.api.llm import Transcript
 
 _TYPES = [str(t) for t in DataFlowType]
 
@@ -208,3 +209,17 @@ def keeps_list(items: list[Any]) -> Annotated[list[Any], Slot(key="value")]:
 @node()
 def any_add(any: Any = 0, b: int = 0) -> Annotated[Any, Slot(key="sum")]:
     return any + b
+
+
+@node(type="Kind", cached=False)
+def kind(all: Annotated[list[Any] | Transcript, Slot("Messages.")]) -> str:
+    """Give the type of what it is given."""
+    return type(all).__name__
+
+
+@node(type="Empty", cached=False)
+def empty(all: list[Any]) -> int:
+    """Empty the list that it is given, and give how many objects it had."""
+    found = sum(isinstance(one, dict) for one in all)
+    all.clear()
+    return found
