@@ -64,6 +64,8 @@ class CallAccount:
         self._numbers = itertools.count(1)
         self._told = 0
         self.over: str | None = None
+        self.has_made = False
+        """Whether a call was entered here, beside those of the loop."""
 
     def is_of(self, principal: Principal) -> bool:
         """Return whether this is the account of an agent."""
@@ -125,6 +127,7 @@ class CallAccount:
         """Enter a call; see `CallAccounts`."""
         if call.id in self._own or (call.via is not None and call.parent_id in self._own):
             return None
+        self.has_made = True
         run, made, known = self._run, self._claimed(request), None
         if is_again := made is not None:
             known = await self._known(made)

@@ -19,6 +19,7 @@ from tavern_agents.feedback import limit_for
 from tavern_agents.long_results import how_to_read, shortened, whole_text
 from tavern_agents.replay.player import Player
 from tavern_agents.rows import Kept, KeptRun
+from tavern_agents.run_writer import RunWriter
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer
 from tavern_host.context import PluginContext
@@ -47,6 +48,7 @@ class Worker(Protocol):
     is_stopped: bool
     player: Player | None
     account: CallAccount
+    writer: RunWriter
 
     def count_calls(self, count: int) -> None:
         """Add calls to what the run used."""
@@ -75,6 +77,13 @@ class CallExecution:
         self._tools: ToolManager = loop.context.services.get(TOOL_MANAGER)
         self._scope = loop.account.scope.model_copy(update={"streams": "system:stream_read" in loop.tool_ids})
         self.results: dict[int, ToolResult] = {}
+        self._open = 0
+        """How many chains have not ended, the last of which is stored with the messages about all."""
+
+    @property
+    def in_order(self) -> list[ToolResult]:
+        """The results so far, in the order of the calls."""
+        return [self.results[place] for place in sorted(self.results)]
 
     async def groups(self) -> list[list[list[int]]]:
         """Return the chains in the order in which they are carried out; those of one group at once."""
@@ -101,6 +110,7 @@ class CallExecution:
 
     async def carry_out(self, groups: list[list[list[int]]]) -> None:
         """Make the calls. Those of the first group are stored as begun already."""
+        self._open = sum(map(len, groups))
         with self._loop.account.own(self._call):
             for number, group in enumerate(groups):
                 if number:
@@ -177,10 +187,15 @@ class CallExecution:
         results = await called(requests, scope=self._scope, call=self._call)
         for place, result in zip(block, results, strict=False):
             self.results[place] = result
-        await self._keep(results={place: self.results[place] for place in block if place in self.results})
+        found = {(self.message, place): self.results[place] for place in block if place in self.results}
+        if self._open == 1 and all(result.status != "awaiting_approval" for result in found.values()):
+            self._loop.writer.unstored |= found
+            return
+        await self._keep(results={place: result for (_, place), result in found.items()})
         for place, result in zip(block, results, strict=False):
             if result.status == "awaiting_approval" and result.task_id is not None:
                 await self._wait_for(place, result.task_id)
+        self._open -= 1
 
     async def _wait_for(self, place: int, task_id: str) -> None:
         """Wait until a call was decided about and, if it was approved, made."""
@@ -216,14 +231,18 @@ class CallExecution:
         )
 
     async def messages(self, say: Callable[[ToolCallRequest, str, ToolResult | None], None]) -> list[ChatMessage]:
-        """Return the messages with which the model reads the results of its calls. `say` gets the text about each."""
+        """Return the messages with which the model reads the results of its calls. `say` gets the text about each.
+
+        What of the results is not stored yet is stored first where the messages take a while.
+        """
         decision = self._decision
-        results = [self.results[place] for place in sorted(self.results)]
         limit = limit_for(len(decision.calls))
-        answers = await self._tools.feedback(decision.calls, results, limit=limit)
+        answers = await self._tools.feedback(decision.calls, self.in_order, limit=limit)
         for place, (request, one) in enumerate(zip(decision.calls, answers, strict=False)):
             result = self.results.get(place)
             if result is not None and len(one.text) > limit:
+                if self._loop.writer.unstored:
+                    await self._loop.write()
                 answers[place] = one = await self._shortened(place, request, result, one, limit)
             say(request, one.text, result)
         twins = {call_id: answers[place].text for call_id, place in decision.twins.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from sys import getsizeof
 
 from tavern_agents.rows import Kept
@@ -96,6 +97,11 @@ class Conversation:
         others, which hold no objects, `before` and `after` those."""
         first = [*before, *([self._summary] if self.summary else [])]
         return Transcript((*first, *self._repaired, *after), [len(first) + at for at in self._changeable])
+
+    def added_by(self, run_id: str) -> list[ChatMessage]:
+        """Return the last messages, as far as a run has added them."""
+        found = [one.message for one in takewhile(lambda one: one.run_id == run_id, reversed(self.kept))]
+        return found[::-1]
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -19,6 +20,7 @@ from tavern_agents.rows import Kept, moment, read_message, read_messages
 from tavern_host import clock
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
+from tavern_llm.api.llm import ChatMessage
 
 if TYPE_CHECKING:
     import sqlite3
@@ -228,6 +230,18 @@ def read_kept(connection: sqlite3.Connection, run: str, first: int) -> list[Kept
     return [Kept(seq, id, message, run) for (seq, id, _, run), message in zip(rows, messages, strict=True)]
 
 
+def read_added(connection: sqlite3.Connection, run: str) -> list[ChatMessage]:
+    """Return the messages that a run added, which lie one behind the other up to where it stands."""
+    rows = connection.execute(
+        "WITH RECURSIVE path (seq, parent, body) AS (SELECT m.seq, m.parent, m.body FROM runs "
+        "JOIN messages m ON m.seq = runs.head AND m.run = runs.id WHERE runs.id = ? UNION ALL "
+        "SELECT m.seq, m.parent, m.body FROM path JOIN messages m ON m.seq = path.parent WHERE m.run = ?) "
+        "SELECT body FROM path ORDER BY seq",
+        (run, run),
+    )
+    return read_messages([body for (body,) in rows])
+
+
 def turn_start(connection: sqlite3.Connection, message: int) -> int | None:
     """Return the message that the turn of a message answers: itself where a person said it. None where nothing was
     said before."""
@@ -245,7 +259,8 @@ def called_beside(connection: sqlite3.Connection, history: str, message_id: str,
     """Return the tools that other runs have called, or tried to, which answered a message or one in its place."""
     runs, values = "IN (SELECT run FROM beside)", (message_id, history, run)
     steps = connection.execute(f"{_RUNS_BESIDE} SELECT body FROM steps WHERE run {runs}", values)
-    begun = [step["data"] for (body,) in steps if (step := json.loads(body))["kind"] == "tool_running"]
+    parts = chain.from_iterable(kept if isinstance(kept := json.loads(body), list) else [kept] for (body,) in steps)
+    begun = [step["data"] for step in parts if step["kind"] == "tool_running"]
     results = connection.execute(
         f"{_RUNS_BESIDE} SELECT result FROM calls WHERE result IS NOT NULL AND run {runs}", values
     )

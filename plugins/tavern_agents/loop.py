@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, cast
 
 from tavern_agents.account import CallAccount
-from tavern_agents.api.agents import AgentLimits, AgentProfile, AgentRun, AgentStatus
+from tavern_agents.api.agents import AgentLimits, AgentProfile, AgentReply, AgentRun, AgentStatus
 from tavern_agents.call_execution import CallExecution, latest_calls, take_calls_back
 from tavern_agents.compaction import ContextWindow
 from tavern_agents.conversation import READER, Conversation
@@ -20,7 +20,7 @@ from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation, failure_of
 from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
 from tavern_agents.inventory import consent, offered_tools, tool_ids, tools_text
-from tavern_agents.outcomes import End
+from tavern_agents.outcomes import End, reply_from, traced_end
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recorder import Recorder
 from tavern_agents.rows import Kept, KeptRun
@@ -62,6 +62,8 @@ class AgentLoop:
     waiting: dict[str, ToolCallRequest] = field(default_factory=dict)
     may_run: asyncio.Event = field(default_factory=asyncio.Event)
     observations: list[str] = field(default_factory=list)
+    results: list[ToolResult] | None = field(default_factory=list)  # None where not all are known here
+    reply: AgentReply | None = None  # what it came to, once that is stored
     said: str = ""
     is_stopped: bool = False  # somebody asked for the end of the run
     has_mail: bool = False  # something may be in the inbox
@@ -123,6 +125,7 @@ class AgentLoop:
     async def stop(self) -> None:
         """End as interrupted; store what came of the latest calls for whoever continues the conversation."""
         try:
+            await self.write()  # what is known of the calls
             await take_calls_back(self)
             known = self.tool_ids or self.profile.inventory
             self.tool_ids = await tool_ids(self.context.services.get(TOOL_MANAGER), known)
@@ -216,6 +219,7 @@ class AgentLoop:
 
     async def _observe_all(self, execution: CallExecution, decision: Decision) -> None:
         messages = await execution.messages(self._observe_result)
+        self.results = None if self.results is None else [*self.results, *execution.in_order]
         self.account.end_step()
         circle = self._cycles.add(decision.calls, list(execution.results.values()))
         if circle is not None and not self._cycles.was_nudged:
@@ -229,7 +233,7 @@ class AgentLoop:
 
     async def _take_up(self, kept: KeptRun) -> None:
         """Complete the step in which the host of the run ended: the calls of the last message."""
-        self.has_mail = True
+        self.has_mail, self.results = True, None
         self.trace.say("resumed", "Resumed where it was interrupted")
         await self.account.take_up()
         execution, decision = await latest_calls(self)
@@ -251,8 +255,7 @@ class AgentLoop:
             self._warn(f"there is no last answer: {error.message}")
             return End(AgentStatus.LIMIT, self.said, limit)
         decision = await read_decision(self.context.services.get(TOOL_MANAGER), answer.message(), self.tool_ids)
-        text = decision.text or self.said
-        if text:
+        if text := decision.text or self.said:
             await self.write(messages=[ChatMessage(role="assistant", content=text)])
         return End(AgentStatus.LIMIT, text, limit)
 
@@ -307,8 +310,8 @@ class AgentLoop:
 
     async def _situation(self, *, last: bool) -> tuple[Situation, Workflow]:
         """Return the agent's situation, and its workflow with the macros filled in."""
-        tools = self.context.services.get(TOOL_MANAGER)
-        workflow, prompts, latest = self.deliberation.workflow, self.deliberation.prompts, list[str]()
+        tools, latest = self.context.services.get(TOOL_MANAGER), list[str]()
+        workflow, prompts = self.deliberation.workflow, self.deliberation.prompts
         if self.deliberation.has_macros:
             expanded = await tools.expand(prompts, tool_ids=[] if last else self.tool_ids, call=self.call)
             for warning in expanded.warnings:
@@ -360,9 +363,9 @@ class AgentLoop:
         except TavernError as error:
             self._warn(f"the conversation could not be summarised: {error.message}", again=True)
             return False
-        count = len(self.conversation.kept) - len(conversation.kept)
-        self.conversation = conversation
+        count, self.conversation = len(self.conversation.kept) - len(conversation.kept), conversation
         if count:
+            self.results = None
             self.trace.say("compacted", f"Summarised {count} messages: {why}", messages=count)
         return count > 0
 
@@ -437,13 +440,11 @@ class AgentLoop:
         self, status: AgentStatus, text: str, reason: str | None = None, messages: Sequence[ChatMessage] = ()
     ) -> None:
         """Store how the run ended; it continues where something was said to it before a reply was stored."""
-        kind = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.ERROR: "error"}.get(
-            status, "interrupted"
-        )
-        used = self.run.usage
-        said = {AgentStatus.REPLY: text, AgentStatus.LIMIT: f"Stopped: {reason}"}.get(status, reason or "")
+        used, (kind, said) = self.run.usage, traced_end(status, text, reason)
         self._stands(status=status, text=text, reason=reason, approvals=[], finished_at=clock.now())
-        self.trace.say(cast("Any", kind), said, tokens=used.prompt_tokens + used.completion_tokens, **self._answered)
+        self.trace.say(kind, said, tokens=used.prompt_tokens + used.completion_tokens, **self._answered)
         await self.write(messages=messages)
+        if self.run.status is AgentStatus.REPLY and self.results is not None and not self.account.has_made:
+            self.reply = reply_from(self.run, self.conversation.added_by(self.run.id), self.results)
 
     _answered: dict[str, Any] = field(default_factory=dict)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from tavern_agents.api.agents import AgentReply, AgentRun, AgentStatus
+from tavern_agents.api.agents import AgentReply, AgentRun, AgentStatus, TraceKind
 from tavern_agents.store import AgentStore
 from tavern_llm.api.llm import ChatMessage, LlmUsage
 from tavern_llm.api.spans import of_usage
+from tavern_tools.api.toolcalls import ToolResult
 
-_OUTCOMES = {AgentStatus.REPLY: "reply", AgentStatus.LIMIT: "limit", AgentStatus.INTERRUPTED: "interrupted"}
+_OUTCOMES: dict[AgentStatus, Literal["reply", "limit", "interrupted"]] = {
+    AgentStatus.REPLY: "reply",
+    AgentStatus.LIMIT: "limit",
+    AgentStatus.INTERRUPTED: "interrupted",
+}
 
 
 class End(Exception):
@@ -24,24 +29,34 @@ class End(Exception):
         self.status, self.text, self.reason, self.messages = status, text, reason, messages
 
 
-async def reply_of(store: AgentStore, run_id: str) -> AgentReply:
-    """Return how a run ended, with what it added to its conversation. Raises `NotFound`."""
+async def reply_of(store: AgentStore, run_id: str, known: AgentReply | None = None) -> AgentReply:
+    """Return how a run ended, with what it added to its conversation, where that is not `known`. Raises `NotFound`."""
+    if known is not None:
+        return known
     run = (await store.run(run_id)).run
-    messages, results = await asyncio.gather(store.messages(run), store.results(run_id))
-    return AgentReply.model_validate(
-        {
-            "agent_run_id": run.id,
-            "profile_id": run.profile_id,
-            "conversation_id": run.conversation_id,
-            "outcome": _OUTCOMES.get(run.status, "error"),
-            "text": run.text,
-            "steps": run.usage.steps,
-            "tool_results": results,
-            "history": messages,
-            "usage": run.usage,
-            "error": run.reason,
-        }
+    return reply_from(run, *await asyncio.gather(store.messages(run), store.results(run_id)))
+
+
+def reply_from(run: AgentRun, messages: list[ChatMessage], results: list[ToolResult]) -> AgentReply:
+    """Return how a run ended that added these messages, and whose calls had these results."""
+    return AgentReply(
+        agent_run_id=run.id,
+        profile_id=run.profile_id,
+        conversation_id=run.conversation_id,
+        outcome=_OUTCOMES.get(run.status, "error"),
+        text=run.text,
+        steps=run.usage.steps,
+        tool_results=results,
+        history=messages,
+        usage=run.usage,
+        error=run.reason,
     )
+
+
+def traced_end(status: AgentStatus, text: str, reason: str | None) -> tuple[TraceKind, str]:
+    """Return the kind and the text of the step that says how a run ended."""
+    said = {AgentStatus.REPLY: text, AgentStatus.LIMIT: f"Stopped: {reason}"}.get(status, reason or "")
+    return _OUTCOMES.get(status, "error"), said
 
 
 def span_of(run: AgentRun) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from tavern_agents.api.agents import AgentRequest, AgentRun, AgentStatus, AgentUsage
+from tavern_agents.api.agents import AgentRequest, AgentRun, AgentStatus, AgentTrace, AgentUsage
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.wire import Model
@@ -28,6 +28,7 @@ RUN = "id, profile, conversation, branch, parent, status, started, finished, usa
 
 
 _MESSAGES = TypeAdapter(list[ChatMessage])
+_STEPS = TypeAdapter(list[AgentTrace])
 
 
 class RunEntry(Model):
@@ -127,6 +128,28 @@ def read_inner_calls(connection: sqlite3.Connection, run_id: str, since: int = 0
         )
         for message, request, number, task, result in connection.execute(query, (run_id, since))
     ]
+
+
+def keep_steps(connection: sqlite3.Connection, run_id: str, steps: Sequence[AgentTrace]) -> None:
+    """Keep steps of a run; those that could not be kept before are among them."""
+    keep = "INSERT INTO steps VALUES (?, ?, ?) ON CONFLICT (run, seq) DO UPDATE SET body = excluded.body"
+    if steps:
+        connection.execute(keep, (run_id, steps[0].seq, _STEPS.dump_json(list(steps))))
+
+
+def read_steps(connection: sqlite3.Connection, run_id: str, after: int = 0) -> list[AgentTrace]:
+    """Return the steps of a run with a number above one."""
+    begins = "(SELECT coalesce(max(seq), 0) FROM steps WHERE run = ? AND seq <= ?)"
+    rows = connection.execute(
+        f"SELECT body FROM steps WHERE run = ? AND seq >= {begins} ORDER BY seq", (run_id, run_id, after)
+    )
+    found = {step.seq: step for (body,) in rows for step in _STEPS.validate_json(_listed(body))}
+    return [step for seq, step in sorted(found.items()) if seq > after]
+
+
+def _listed(body: bytes) -> bytes:
+    """Return the steps of a row, as a list also where an earlier release has kept one by itself."""
+    return body if body.startswith(b"[") else b"[" + body + b"]"
 
 
 def read_run(row: Sequence[Any]) -> tuple[AgentRun, RunEntry]:

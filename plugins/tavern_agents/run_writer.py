@@ -14,6 +14,7 @@ from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.storage.retried_writes import until_written
+from tavern_tools.api.toolcalls import ToolResult
 
 NOT_BEGUN = "It did not begin, since the store failed, or its caller left, while it was stored"
 
@@ -28,13 +29,16 @@ class RunWriter:
         self._store = store
         self._trace = trace
         self._recorder = recorder or Recorder()
+        self.unstored: dict[tuple[int, int], ToolResult] = {}
+        """Results of calls, by message and place, that go with the next write."""
 
     async def write(self, run: AgentRun, added: dict[str, Any]) -> tuple[list[Kept], bool]:
         """Store how a run stands, with what is `added`; return the messages as they are kept, and whether it continues
         since something was said to it. Raises `TavernError`; for an end only where something cannot be kept at all."""
         recorded = self._recorder.unwritten()
         steps = [] if self._trace is None else self._trace.unwritten()
-        progress = Progress(run=run, steps=steps, recorded=recorded, **added)
+        results = {**self.unstored, **added.get("results", {})}
+        progress = Progress(run=run, steps=steps, recorded=recorded, **{**added, "results": results})
         try:
             if run.status.is_final:
                 kept = await until_written(lambda: self._store.write(progress), self._tell, self._context.is_stopping)
@@ -45,6 +49,7 @@ class RunWriter:
                 self._trace.put_back(steps)
             self._recorder.put_back(*recorded)
             raise
+        self.unstored = {place: one for place, one in self.unstored.items() if place not in results}
         return kept, progress.has_mail
 
     async def give_up(self, run: AgentRun, reason: str, status: AgentStatus = AgentStatus.ERROR) -> None:

@@ -108,7 +108,7 @@ class Runtime(AgentRuntime):
     async def run(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentReply:
         """Return how the agent's work ended. Raises what keeps it from beginning: `NotFound`, `Misconfigured`."""
         run = await self.start(request, call=call)
-        task = self._tasks.get(run.id)
+        task, loop = self._tasks.get(run.id), self._loops.get(run.id)
         try:
             if task is not None:
                 await asyncio.shield(task)
@@ -116,7 +116,7 @@ class Runtime(AgentRuntime):
             if not self._context.is_stopping():  # else the next host resumes it
                 await self._stop(run.id)
             raise
-        return await reply_of(self._store, run.id)
+        return await reply_of(self._store, run.id, None if loop is None else loop.reply)
 
     async def ask(self, profile_id: str, message: str, *, call: CallContext | None = None) -> str:
         """Return an agent's reply; see the interface."""
@@ -292,12 +292,12 @@ class Runtime(AgentRuntime):
 
     async def wait(self, run_id: str) -> AgentReply:
         """Return how a run ended, when it has. Raises `NotFound`."""
-        task = self._tasks.get(run_id)
+        task, loop = self._tasks.get(run_id), self._loops.get(run_id)
         if task is not None:
             await asyncio.wait([task])
         else:
             await self._ended_elsewhere(run_id)
-        return await reply_of(self._store, run_id)
+        return await reply_of(self._store, run_id, None if loop is None else loop.reply)
 
     async def _ended_elsewhere(self, run_id: str) -> None:
         while not (await self._store.run(run_id)).run.status.is_final:  # noqa: ASYNC110 another process writes it

@@ -91,4 +91,10 @@ _INNER_CALLS = (
     "CREATE INDEX inner_calls_of ON inner_calls (run, message)",
 )
 
-AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES, _RECORDINGS, _INNER_CALLS))
+_FEWER_PAGES = (
+    # The messages of a run are found from the one at which it stands.
+    "DROP INDEX messages_of_run",
+)
+"""From here on a row of `steps` is a list of those that were kept at once, under the number of the first."""
+
+AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES, _RECORDINGS, _INNER_CALLS, _FEWER_PAGES))

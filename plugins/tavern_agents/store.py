@@ -24,6 +24,7 @@ from tavern_agents.history_tree import (
     find_branch,
     find_place,
     id_of,
+    read_added,
     read_conversation,
     turn_start,
 )
@@ -35,13 +36,14 @@ from tavern_agents.rows import (
     KeptRun,
     RunEntry,
     insert_run,
+    keep_steps,
     message_body,
     micros,
     read_inner_calls,
     read_kept_run,
     read_message,
-    read_messages,
     read_run,
+    read_steps,
     unknown_run,
 )
 from tavern_agents.schema import AGENTS
@@ -59,8 +61,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-
-_KEEP_STEP = "INSERT INTO steps VALUES (?, ?, ?) ON CONFLICT (run, seq) DO UPDATE SET body = excluded.body"
 
 
 @dataclass
@@ -133,12 +133,7 @@ class AgentStore:
 
     async def messages(self, run: AgentRun) -> list[ChatMessage]:
         """Return the messages that a run added to its conversation, oldest first."""
-        query = "SELECT body FROM messages WHERE run = ? AND history = ? ORDER BY seq"
-
-        def work(connection: sqlite3.Connection) -> list[ChatMessage]:
-            return read_messages([body for (body,) in connection.execute(query, (run.id, run.conversation_id))])
-
-        return await self.database.read(work, [])
+        return await self.database.read(lambda connection: read_added(connection, run.id), [])
 
     async def forget(self, history: str) -> bool:
         """Forget a conversation with its runs; return whether there was one. Raises `Conflict` while an agent works on
@@ -180,9 +175,7 @@ class AgentStore:
             begun = Begun(run.model_copy(update={"branch": place.branch}), last.id, conversation, repeated)
             kept_entry = entry.model_copy(update={"first": begun.first})
             insert_run(connection, begun.run, last.seq, _json(kept_entry), self.host)
-            connection.executemany(
-                "INSERT INTO steps VALUES (?, ?, ?)", [(run.id, step.seq, _json(step)) for step in steps]
-            )
+            keep_steps(connection, run.id, steps)
             return begun
 
         return await self.database.write(work)
@@ -219,7 +212,6 @@ class AgentStore:
         """Keep what a step of a run added; return the messages as they are kept."""
         run, messages = progress.run, progress.messages
         bodies = [message_body(message) for message in messages]
-        steps = [(run.id, step.seq, _json(step)) for step in progress.steps]
         results = [(_json(r), *place) for place, r in progress.results.items()]
         new = [one for one in progress.inner if not one.number]
         changed = [
@@ -247,7 +239,7 @@ class AgentStore:
             if progress.dropped is not None:
                 gone = (run.id, progress.dropped)
                 connection.execute("DELETE FROM inner_calls WHERE run = ? AND message = ?", gone)
-            connection.executemany(_KEEP_STEP, steps)
+            keep_steps(connection, run.id, progress.steps)
             rows, texts = progress.recorded
             connection.executemany("INSERT INTO recordings (run, body) VALUES (?, ?)", [(run.id, row) for row in rows])
             connection.executemany(
@@ -259,12 +251,12 @@ class AgentStore:
             if run.status is AgentStatus.REPLY and _has_mail(connection, run.id):
                 progress.has_mail = True
                 stands = run.model_copy(update={"status": AgentStatus.RUNNING, "finished_at": None})
+            ends = ", is_open = 0" if stands.status.is_final else ""  # else the index of open runs is written, too
             connection.execute(
-                "UPDATE runs SET status = ?, is_open = ?, finished = ?, usage = ?, text = ?, reason = ?, "
-                "head = coalesce(?, head) WHERE id = ?",
+                f"UPDATE runs SET status = ?, finished = ?, usage = ?, text = ?, reason = ?, "
+                f"head = coalesce(?, head){ends} WHERE id = ?",
                 (
                     stands.status.value,
-                    not stands.status.is_final,
                     None if stands.finished_at is None else micros(stands.finished_at),
                     run.usage.model_dump_json(),
                     run.text,
@@ -323,11 +315,7 @@ class AgentStore:
     async def steps(self, run_id: str, after: int) -> list[AgentTrace]:
         """Return the kept steps of a run, oldest first."""
 
-        def work(connection: sqlite3.Connection) -> list[AgentTrace]:
-            rows = connection.execute("SELECT body FROM steps WHERE run = ? AND seq > ? ORDER BY seq", (run_id, after))
-            return [AgentTrace.model_validate_json(body) for (body,) in rows]
-
-        return await self.database.read(work, [])
+        return await self.database.read(lambda connection: read_steps(connection, run_id, after), [])
 
     async def path_above(self, run: AgentRun) -> list[str]:
         """Return the agents that called each other up to a run, the first one first."""
@@ -348,14 +336,14 @@ class AgentStore:
 
     async def sub_run(self, parent: str, profile: str, said: str, message: int) -> str | None:
         """Return the run of another agent that a call in a message of the run `parent` began, None where none did."""
-        query = (
-            "SELECT id, entry FROM runs WHERE parent = ? AND profile = ? "
-            "AND (SELECT min(seq) FROM messages WHERE run = runs.id) > ? ORDER BY seq DESC"
-        )
+        query = "SELECT id, entry FROM runs WHERE parent = ? AND profile = ? ORDER BY seq DESC"
+        later = "SELECT 1 FROM messages WHERE id = ? AND seq > ?"
 
         def work(connection: sqlite3.Connection) -> str | None:
-            for run_id, entry in connection.execute(query, (parent, profile, message)):
-                if RunEntry.model_validate_json(entry).request.message == said:
+            for run_id, body in connection.execute(query, (parent, profile)).fetchall():
+                entry = RunEntry.model_validate_json(body)
+                is_later = connection.execute(later, (entry.first, message)).fetchone() is not None
+                if is_later and entry.request.message == said:
                     return str(run_id)
             return None
 

@@ -407,3 +407,13 @@ async def test_what_an_adapter_changes_of_a_request_is_its_own(bench: AgentBench
     model = bench.answers(said("Three."))
     await bench.run(conversation_id="own")
     assert [message.extra for message in model.asked[0].messages if message.content == "One."] == [{"signature": "s"}]
+
+
+async def test_a_result_is_stored_while_another_call_waits_for_a_person(bench: AgentBench) -> None:
+    bench.answers(written("tam", ("peek", {"text": "a"}), ("look", {"text": "b"})), said("Seen."))
+    run = await bench.start()
+    (task,) = await bench.waiting()
+    (stored,) = await until(lambda: bench.state.store.results(run.id))
+    assert stored.tool_id == "look"
+    await bench.tools.decide(task.id, "approve")
+    assert [result.tool_id for result in (await bench.ended(run)).tool_results] == ["peek", "look"]

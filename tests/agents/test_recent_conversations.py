@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 from helpers.stub_llm import said
 
+from tavern_agents.api.agents import AgentTrace
 from tavern_agents.conversation import Conversation, estimate
 from tavern_agents.recent import RecentConversations
-from tavern_agents.rows import Kept
+from tavern_agents.rows import Kept, keep_steps, read_steps
 from tavern_llm.api.llm import ChatMessage, LlmToolCall
 from tests.agents.agent_bench import AgentBench
 
@@ -74,3 +77,31 @@ async def test_results_that_come_late_are_counted_in_their_place() -> None:
         found.extend([Kept(number, f"m{number}", message)])
     assert [message.content for message in found.messages()] == ["", "first", "second", "And?"]
     assert found.size == sum(map(estimate, found.messages()))
+
+
+async def test_a_turn_is_four_transactions_and_reads_nothing_else(bench: AgentBench) -> None:
+    database, seen = bench.state.store.database, list[str]()
+    await asked(bench, "turns", "One.")
+    await database.run(lambda: database._database.get().set_trace_callback(seen.append))
+    bench.answers(said("", ("shout", {"text": "hi"})), said("Loud."))
+    reply = await bench.run(conversation_id="turns")
+    await database.run(lambda: database._database.get().set_trace_callback(None))
+    ends = [statement for statement in seen if statement.startswith(("BEGIN", "COMMIT"))]
+    assert ends == ["BEGIN IMMEDIATE", "COMMIT"] * 4
+    assert (seen[0], seen[-1]) == (ends[0], ends[-1])
+    read = [seen[number + 1] for number, statement in enumerate(seen[:-1]) if statement == "COMMIT"]
+    assert read == ["BEGIN IMMEDIATE"] * 3, "nothing is read in between"
+    assert await bench.runtime.wait(reply.agent_run_id) == reply, "it is what is stored"
+
+
+async def test_steps_that_were_kept_one_by_one_are_read_with_those_kept_at_once() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE steps (run TEXT, seq INTEGER, body BLOB, PRIMARY KEY (run, seq))")
+    about = {"agent_run_id": "r", "profile_id": "p", "conversation_id": "c", "step": 1, "kind": "thinking"}
+    steps = [AgentTrace.model_validate({**about, "seq": seq, "at": seq, "text": f"{seq}"}) for seq in range(1, 7)]
+    for step in steps[:2]:
+        connection.execute("INSERT INTO steps VALUES ('r', ?, ?)", (step.seq, step.model_dump_json().encode()))
+    keep_steps(connection, "r", steps[2:4])
+    keep_steps(connection, "r", steps[2:])  # the first time, it was not known that they were kept
+    for after in range(7):
+        assert read_steps(connection, "r", after) == steps[after:]
