@@ -161,18 +161,18 @@ class Events(Protocol):
 
     def publish(self, type: str, payload: Mapping[str, Any]) -> Event:
         """Publish an event; `payload` is JSON. Every connected page receives it. Never blocks.
-
         A plugin's own types begin with its name and a dot (`acme.indexed`); others must stand under
         `permissions.events.publish`. Raises `PermissionDenied`.
         """
 
     def publish_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         """Publish events, given as pairs of type and payload, in order and without others between them; each at a
-        fraction of the cost of `publish`.
-
-        One that cannot be published (its type is not permitted, or its payload is no JSON) is left out; what
-        `publish` would have raised for the first such one is raised when the others were published.
+        fraction of the cost of `publish`. One that cannot be published (its type is not permitted, or its payload is no
+        JSON) is left out; what `publish` would have raised for the first such one is raised after the others.
         """
+
+    def is_read(self, type: str) -> bool:
+        """Return whether somebody hears events of a type now. What is not made then, who reconnects later misses."""
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = 16_384) -> Subscription:
         """Subscribe to event types (all, where none is named), from `since` if it is still kept.

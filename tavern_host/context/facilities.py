@@ -64,6 +64,10 @@ class PluginEvents:
             raise self._in_flight.refusal()
         self._bus.publish_all(events, plugin=self._plugin, may_publish=self._may_publish)
 
+    def is_read(self, type: str) -> bool:
+        """Return whether somebody hears events of a type now."""
+        return self._bus.is_read(type)
+
     def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""
         self._in_flight.check()

@@ -57,6 +57,10 @@ class RunRequest(SharingModel):
     off, the next host does not resume the run where this one dies in the middle of it: what waited for it is gone.
     With `keep` off nothing of the run is written or cached, and neither its result nor messages about it have inputs or
     the outputs of its nodes: for runs whose values somebody else keeps.
+    With `inline`, the method `run` carries the run out as a part of its caller's work, in its task: it waits for no
+    slot, stands in no queue, and its messages are made only where somebody subscribes to them. Completed, it leaves
+    nothing behind, and its `Run` has no nodes; one that did not complete, or gave Blobs, is recorded as others are.
+    Other methods take no notice of it.
 
     `overrides` are outputs of nodes, by node and slot, such as pinned or edited ones: these nodes count as done, and
     what leads to them alone is not run. A node in a group is `instance/node`.
@@ -75,6 +79,7 @@ class RunRequest(SharingModel):
     use_cache: bool = True
     recover: bool = True
     keep: bool = True
+    inline: bool = False
     continues: str | None = None
 
     def owned(self) -> Self:

@@ -33,6 +33,8 @@ WAITING = 16_384
 """How many events may wait for a subscriber that asks for no other number."""
 THIN_AT = 1024
 """How many events wait for a subscriber when those are left out first that newer ones supersede."""
+MAX_KNOWN = 1000
+"""Of how many event types it is known who subscribes to them."""
 MAX_TYPE = 200
 """How many characters an event type or pattern may have."""
 
@@ -73,6 +75,7 @@ class EventBus:
         self._is_delivery_due = False
         self._is_closed = False
         self._subscriptions: set[BusSubscription] = set()
+        self._readers: dict[str, tuple[BusSubscription, ...]] = {}
         self._observer = observer
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -179,11 +182,23 @@ class EventBus:
         return waiting
 
     def _offer(self, waiting: list[Gap | list[Numbered]]) -> None:
-        with self._lock:
-            subscriptions = tuple(self._subscriptions) if waiting else ()
         for items in waiting:
+            with self._lock:
+                if isinstance(items, Gap):
+                    subscriptions: Iterable[BusSubscription] = tuple(self._subscriptions)
+                else:
+                    subscriptions = {one for type in {item[1] for item in items} for one in self._readers_of(type)}
             for subscription in subscriptions:
                 subscription._offer(items)
+
+    def _readers_of(self, type: str) -> tuple[BusSubscription, ...]:
+        """Return the subscriptions to a type, with the lock held."""
+        found = self._readers.get(type)
+        if found is None:
+            if len(self._readers) >= MAX_KNOWN:
+                self._readers.clear()
+            found = self._readers[type] = tuple(one for one in self._subscriptions if one.hears(type))
+        return found
 
     def subscribe(
         self,
@@ -209,7 +224,13 @@ class EventBus:
                 subscription._end()
             else:
                 self._subscriptions.add(subscription)
+                self._readers.clear()
         return subscription
+
+    def is_read(self, type: str) -> bool:
+        """Return whether somebody hears events of a type as they are published."""
+        with self._lock:
+            return self._observer is not None or bool(self._readers_of(type))
 
     def _replay(self, subscription: BusSubscription, since: int) -> None:
         oldest = self._seq - len(self._kept) + 1
@@ -220,6 +241,7 @@ class EventBus:
     def _forget(self, subscription: BusSubscription) -> None:
         with self._lock:
             self._subscriptions.discard(subscription)
+            self._readers.clear()
 
     async def close(self) -> None:
         """End every subscription, and at once those that come later."""
@@ -257,11 +279,12 @@ class BusSubscription:
         self.on_close: Callable[[], object] = lambda: None
         """Called when the subscription is closed."""
 
+    def hears(self, type: str) -> bool:
+        """Return whether events of a type are among those that it subscribes to."""
+        return not (self._types or self._prefixes) or type in self._types or type.startswith(self._prefixes)
+
     def _wants(self, event: Numbered) -> bool:
-        type = event[1]
-        if (self._types or self._prefixes) and not (type in self._types or type.startswith(self._prefixes)):
-            return False
-        return self.admits is None or self.admits(type, event[2])
+        return self.hears(event[1]) and (self.admits is None or self.admits(event[1], event[2]))
 
     def _offer(self, items: Gap | list[Numbered]) -> None:
         """Take new events, in the order of their numbers; those from before it was made, or replayed, are skipped."""

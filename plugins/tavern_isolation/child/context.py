@@ -161,6 +161,10 @@ class ChildEvents:
         for type, payload in events:
             self.publish(type, payload)
 
+    def is_read(self, type: str) -> bool:
+        """Return True: only the host knows who subscribes."""
+        return True
+
     def subscribe(self, *types: str, since: int | None = None, limit: int = 16_384) -> ChildSubscription:
         """Subscribe; the subscription ends with the plugin."""
         for wanted in types or ("*",):
