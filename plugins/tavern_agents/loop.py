@@ -287,16 +287,17 @@ class AgentLoop:
 
     async def _think(self, situation: Situation, workflow: Workflow) -> tuple[LlmResponse, str]:
         """Return the agent's response, and the id of the run of its workflow."""
+        is_recorded = self.context.settings.get("recordDeliberations", False) is True
         request = RunRequest.construct(
             workflow=workflow,
             inputs=self.deliberation.inputs(situation),
             metadata={"agent": self.profile.id, "agentRunId": self.run.id, "step": situation.step},
             use_cache=False,
             recover=False,
-            keep=self.context.settings.get("recordDeliberations", False) is True,
+            keep=is_recorded,
+            inline=not is_recorded,
         )
-        call = self.call.child(timeout=self._seconds_left())
-        with self.trace.following(call):
+        with self.trace.following(call := self.call.child(timeout=self._seconds_left())):
             run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
         if (failure := failure_of(run, self.profile.id)) is not None:
             partial = failure.info.details.get("partial_text")

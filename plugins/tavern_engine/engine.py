@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+from collections.abc import Coroutine
+from typing import Any
 
 from tavern_engine import EngineState
 from tavern_engine.api.executions import ExecutionEngine, Resumed, RunFilter, RunQueue, RunSummary
@@ -22,10 +24,11 @@ from tavern_engine.journal.recorder import RunRecorder
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.recovery import Recovery
 from tavern_engine.resuming import changed_request, claimed, leave_to
-from tavern_engine.run.active_run import ActiveRun
+from tavern_engine.run.active_run import INTERRUPTED, ActiveRun
 from tavern_engine.run.bounded import bounded, output_of
 from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.finished_runs import FinishedRuns
+from tavern_engine.run.inline_runs import is_forgotten, published_where_read, shows_no_nodes
 from tavern_engine.run.json_values import LARGE, error_form
 from tavern_engine.run.output_calls import check_principal, filtered, with_call_results
 from tavern_engine.run.priority_semaphore import PrioritySemaphore
@@ -39,13 +42,7 @@ from tavern_host import Blob, CallContext, PluginContext
 from tavern_host.common.log_context import logged_with
 from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import new_id, system_call
-from tavern_host.contracts.errors import (
-    DeadlineExceeded,
-    ErrorInfo,
-    Forbidden,
-    Interrupted,
-    LimitReached,
-)
+from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, Forbidden, Interrupted
 from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunStatus
 
 _STOPPED = "the host stopped the run"
@@ -58,13 +55,12 @@ class Engine(ExecutionEngine):
         self._context = context
         self._state = context.own(EngineState)
         self._publish = context.events.publish_all
+        self._publish_read = published_where_read(context.events)
         self._settings = EngineSettings(context)
         self._planner = Planner(context, self._state.types)
         self.cache = OutputCache(self._settings.cache_bytes())
-        key = ProjectKey(context.operator_dir)
-        self.disk_cache = DiskCache(
-            context.project.private / "cache", context.log, self._settings.disk_cache_bytes, key
-        )
+        place, key = context.project.private / "cache", ProjectKey(context.operator_dir)
+        self.disk_cache = DiskCache(place, context.log, self._settings.disk_cache_bytes, key)
         self._run_slots = PrioritySemaphore(self._settings.concurrent_runs)
         self._process_slots = PrioritySemaphore(self._settings.isolated_processes)
         self.active: dict[str, ActiveRun] = {}
@@ -74,7 +70,7 @@ class Engine(ExecutionEngine):
         self._recovery = Recovery(context, self._settings, self.recorder, self._run_slots, self._continue)
         self._endings: set[asyncio.Task[None]] = set()
         self._finished = FinishedRuns(self._settings.remembered_bytes)
-        self._queue_messages = QueueMessages(self._publish, lambda: [one.record for one in self.active.values()])
+        self._queue_messages = QueueMessages(self._publish, self._listed)
         self._state.engine = self
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
@@ -83,7 +79,10 @@ class Engine(ExecutionEngine):
 
     async def run(self, request: RunRequest, *, call: CallContext | None = None) -> Run:
         """Submit a run and return it when it is finished; cancelling interrupts it and waits for its end."""
-        active = await self._accept(request, call)
+        active = await self._accept(request, call, is_awaited=True)
+        if active.record.is_inline:
+            with logged_with(run=active.record.id, principal=str(active.call.principal)):
+                await self._drive(active)
         try:
             return await active.outcome()
         except asyncio.CancelledError:
@@ -120,7 +119,7 @@ class Engine(ExecutionEngine):
 
     async def queue(self) -> RunQueue:
         """Return the runs that are running and waiting, in the order in which they came."""
-        runs = [await active.record.present() for active in list(self.active.values())]
+        runs = [await record.present() for record in self._listed()]
         return RunQueue(
             running=[run for run in runs if run.status is RunStatus.RUNNING],
             pending=[run for run in runs if run.status is RunStatus.QUEUED],
@@ -130,20 +129,18 @@ class Engine(ExecutionEngine):
         """Interrupt a run; False if it had finished. Raises `NotFound`."""
         active = self.active.get(run_id)
         if active is None:
-            if (await self.get(run_id)).status.is_final:
-                return False
-            return await self.recorder.claims.interrupt(run_id)
-        if active.record.status.is_final:
-            return False
-        active.stop()
-        return True
+            is_open = not (await self.get(run_id)).status.is_final
+            return is_open and await self.recorder.claims.interrupt(run_id)
+        if is_open := not active.record.status.is_final:
+            active.stop()
+        return is_open
 
     async def history(self, filter: RunFilter | None = None) -> list[RunSummary]:
         """Return runs, active ones included, newest first."""
         if self._context.services.has(RUN_STORE):
-            await self.recorder.catch_up([active.record for active in self.active.values()])
+            await self.recorder.catch_up(self._listed())
             return await self._context.services.get(RUN_STORE).list_runs(filter or RunFilter())
-        return list_in_memory(self._finished.runs(), [a.record for a in self.active.values()], filter or RunFilter())
+        return list_in_memory(self._finished.runs(), self._listed(), filter or RunFilter())
 
     async def resume(
         self, run_id: str, *, changed: RunRequest | None = None, call: CallContext | None = None
@@ -167,11 +164,12 @@ class Engine(ExecutionEngine):
 
     async def close(self) -> None:
         """Interrupt all runs and wait until they have ended."""
-        tasks = [active.task for active in self.active.values() if active.task is not None]
-        for active in self.active.values():
+        runs = list(self.active.values())
+        for active in runs:
             active.interrupt(_STOPPED)
-        if tasks:
-            await asyncio.wait(tasks, timeout=2 * GRACE)
+        if runs:
+            ended = [asyncio.ensure_future(active.task or active.outcome()) for active in runs]
+            await asyncio.wait(ended, timeout=2 * GRACE)
         if self._endings:
             await asyncio.wait(self._endings, timeout=2 * GRACE)
         self._queue_messages.close()
@@ -197,26 +195,24 @@ class Engine(ExecutionEngine):
         name = entry.workflow_name or entry.workflow_id or "the workflow"
         bound = await self._planner.bind(stored.workflow, stored.groups, request, name)
         call = (call or entry.call).model_copy(update={"deadline": call.deadline if call is not None else None})
-        record = RunRecord(
-            entry.id,
-            request,
-            stored.workflow,
-            stored.groups,
-            bound.plan,
-            call,
-            self._publish,
-            submitted_at=entry.submitted_at,
-            attempt=entry.attempt + (entry.started_at is not None),  # else it has only waited
-        )
+        attempt = entry.attempt + (entry.started_at is not None)  # else it has only waited
+        facts = (entry.id, request, stored.workflow, stored.groups, bound.plan, call, self._publish)
+        record = RunRecord(*facts, submitted_at=entry.submitted_at, attempt=attempt)
         self._finished.forget(entry.id)
         return Resumed(run_id=entry.id, kept=self._begin(record, bound, stored).kept)
 
     # --- accepting --------------------------------------------------------------------------------
 
     async def _accept(
-        self, request: RunRequest, call: CallContext | None, before: StoredRun | None = None
+        self,
+        request: RunRequest,
+        call: CallContext | None,
+        before: StoredRun | None = None,
+        *,
+        is_awaited: bool = False,
     ) -> ActiveRun:
-        """Check and accept a run, and begin it, with what is valid of one `before` that it continues."""
+        """Check and accept a run, and begin it, with what is valid of one `before` that it continues. One that may be
+        inline, since it `is_awaited`, is left to its caller to drive."""
         call = call or system_call(self._context.project.id)
         if call.remaining() == 0:
             raise DeadlineExceeded("the run was not started: its deadline has passed")
@@ -225,22 +221,20 @@ class Engine(ExecutionEngine):
             request = await hooks.filter("tavern_before_execute", request, call=call)
         if request.keep:
             request = request.owned()
-        request = request.model_copy(update={"continues": before and before.entry.id})
         check_principal(request.actions, call.principal)
         parent = self.active.get(call.run_id or "")
-        if parent is not None and not parent.record.request.recover:
-            request = request.model_copy(update={"recover": False})
-        waiting = self._run_slots.waiting + self._accepting
-        if parent is None and waiting and waiting >= self._settings.queued_runs() + self._run_slots.free:
-            wait = waiting - self._run_slots.free
-            message = f"the run was not accepted: {wait} runs wait already; try again later"
-            raise LimitReached(message, retry_after=1)
+        recover = request.recover and (parent is None or parent.record.request.recover)
+        request = request.model_copy(update={"continues": before and before.entry.id, "recover": recover})
+        is_inline = request.inline and is_awaited
+        if not (is_inline or (parent is not None and parent.has_slot)):
+            self._run_slots.check_room(self._accepting, self._settings.queued_runs())
         self._accepting += 1
         try:
             workflow, name = await self._planner.workflow(request)
             groups = await self._planner.groups(workflow)
             bound = await self._planner.bind(workflow, groups, request, name)
-            record = RunRecord(new_id("run"), request, workflow, groups, bound.plan, call, self._publish)
+            facts = (new_id("run"), request, workflow, groups, bound.plan, call)
+            record = RunRecord(*facts, self._publish_read if is_inline else self._publish, is_inline=is_inline)
             places_of(bound, request.targets)  # raises for one that is none
             with contextlib.ExitStack() as in_flight:  # the code of the plan must stay loaded while the run is recorded
                 for contribution in bound.plan.contributions:
@@ -251,7 +245,8 @@ class Engine(ExecutionEngine):
             self._accepting -= 1
 
     def _begin(self, record: RunRecord, bound: BoundPlan, before: StoredRun | None = None) -> ActiveRun:
-        """Start an accepted run in the background, once it has a slot; from what is valid of `before`."""
+        """Start an accepted run in the background, once it has a slot, from what is valid of `before`. An inline one is
+        left to its caller."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
         lookup = None
@@ -259,9 +254,9 @@ class Engine(ExecutionEngine):
             self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
             lookup = CacheLookup(self.disk_cache, cache) if self.caches_on_disk else None
         blobs = RunBlobs(record.id, self._context.blobs, self._context.log)
-        events = EventBatch(
-            record.id, bound.plan, record.nodes, self._publish, cache=cache, see=blobs.see, digests=bound.digests
-        )
+        made: dict[str, Any] = {"cache": cache, "see": blobs.see, "digests": bound.digests}
+        made |= {"is_read": self._context.events.is_read} if record.is_inline else {}
+        events = EventBatch(record.id, bound.plan, record.nodes, record.publish, **made)
         valid = before and before.valid(bound.signatures_by_id())
         finished, loops = (valid.finished(), valid.states()) if valid is not None else ({}, {})
         within = call.child(run_id=record.id)
@@ -269,8 +264,9 @@ class Engine(ExecutionEngine):
         execution = RunExecution(bound, scope, cache=cache, lookup=lookup, finished=finished, targets=request.targets)
         record.streams = execution.streams
         # A run that waits for a slot while its parent holds one could wait forever.
-        ticket = None if call.run_id in self.active else self._run_slots.enter(request.priority)
-        active = ActiveRun(record, execution, call, ticket)
+        shares = (parent := self.active.get(call.run_id or "")) is not None and parent.has_slot
+        ticket = None if shares or record.is_inline else self._run_slots.enter(request.priority)
+        active = ActiveRun(record, execution, call, ticket, shares or ticket is not None, blobs, events)
         active.kept = sorted(finished)
         events.journal = self.recorder.begin(record, active.leave_to_claimant, active.stop)
         if valid is not None and events.journal is not None and not record.is_resumed:
@@ -280,6 +276,8 @@ class Engine(ExecutionEngine):
         for contribution in bound.plan.contributions:  # their code stays loaded while the run runs
             why = f"the run was interrupted: {contribution.plugin} was unloaded before it ended"
             active.in_flight.enter_context(contribution.in_use(functools.partial(active.interrupt, why)))
+        if record.is_inline:
+            return active
         with logged_with(run=record.id, principal=str(call.principal)):
             active.task = self._context.tasks.spawn(self._drive(active), name=record.id, finish=True)
         active.task.add_done_callback(lambda _: self._finish_unstarted(active))
@@ -288,7 +286,7 @@ class Engine(ExecutionEngine):
     # --- execution --------------------------------------------------------------------------------
 
     async def _drive(self, active: ActiveRun) -> None:
-        """Drive one run from the queue to its end."""
+        """Drive one run from the queue to its end; an inline one in the task of its caller."""
         record, error, nodes = active.record, None, None
         has_slot: bool | None = False
         try:
@@ -299,15 +297,20 @@ class Engine(ExecutionEngine):
                 if has_slot := await self._handover.slot(active):
                     await require_admitted(self._context.services, active.call)
                     record.started()
-                    self._queue_messages.changed()
-                    await self.recorder.started(record)
+                    if not active.record.is_inline:
+                        self._queue_messages.changed()
+                        await self.recorder.started(record)
                     await active.execution.run(self._context.services)
                     record.nodes.close()
-                    nodes = await record.nodes.all_states()
+                    hides_nodes = record.is_inline and shows_no_nodes(active, self._context.hooks)
+                    nodes = {} if hides_nodes else await record.nodes.all_states()
         except TimeoutError:
             error = DeadlineExceeded("the run did not end before its deadline").info
-        except asyncio.CancelledError:  # the host stops, or unloads this plugin: no time for hooks
-            self._finish_now(active, self._result(active, Interrupted(_STOPPED).info))
+        except asyncio.CancelledError:
+            if active.record.is_inline and not self._context.is_stopping():
+                await self._conclude_apart(active)
+            else:  # the host stops, or unloads this plugin: no time for hooks
+                self._finish_now(active, self._result(active, Interrupted(_STOPPED).info))
             raise
         except Forbidden as refused:  # whoever began it may not any more
             error = refused.info
@@ -317,7 +320,11 @@ class Engine(ExecutionEngine):
         if has_slot is None:
             await self._follow(active)
             return
-        result = self._result(active, error, nodes)
+        await self._conclude(active, self._result(active, error, nodes))
+
+    async def _conclude(self, active: ActiveRun, result: Run) -> None:
+        """Do what comes after the last node: the calls in the outputs, hooks, the record of the end."""
+        record = active.record
         try:
             if result.actions is not None and result.status is RunStatus.COMPLETE:
                 await self.recorder.calls_begin(record)
@@ -347,18 +354,28 @@ class Engine(ExecutionEngine):
         finally:
             self._answer(active, run)
 
+    async def _conclude_apart(self, active: ActiveRun) -> None:
+        """Conclude an inline run whose caller is cancelled, in a task of its own."""
+        active.interrupted = active.interrupted or INTERRUPTED
+        await asyncio.wait([self._apart(self._conclude(active, self._result(active, None)))], timeout=2 * GRACE)
+
+    def _apart(self, ending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Return the task of what is left of a run, which closing waits for."""
+        task = asyncio.get_running_loop().create_task(ending, name="end of a run")
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+        return task
+
     def _finish_unstarted(self, active: ActiveRun) -> None:
         """Finish a run whose task was cancelled before its first step, as happens when the host stops."""
         if not active.ended.is_set():
             self._finish_now(active, self._result(active, Interrupted(_STOPPED).info))
 
     def _finish_now(self, active: ActiveRun, run: Run) -> None:
-        """Finish a run at once, and record its end in a task of its own, which closing waits for."""
+        """Finish a run at once, and record its end in a task of its own."""
         if active.ended.is_set():
             return
-        task = asyncio.get_running_loop().create_task(self._end(active, run), name=f"end of {run.id}")
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+        task = self._apart(self._end(active, run))
         held = active.in_flight.pop_all()  # so that the host waits for the end before it takes the store away
         task.add_done_callback(lambda _: held.close())
         self._finish(active, run)
@@ -368,6 +385,8 @@ class Engine(ExecutionEngine):
         record, context = active.record, self._context
         is_cut_off = run.status is RunStatus.INTERRUPTED and context.is_stopping() and not active.cancel_requested
         is_left = is_cut_off and self._handover.can_be_left(record)
+        if record.is_inline and not is_forgotten(active, run):
+            await self.recorder.record_ended(record, active.events)
         await (self.recorder.detach(record) if is_left else self.recorder.end(record, run))
 
     def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:
@@ -388,7 +407,8 @@ class Engine(ExecutionEngine):
     def _finish(self, active: ActiveRun, run: Run) -> None:
         """Finish a run: wake its waiters, release its slot, publish its end."""
         active.count(self._state, run.status)
-        self._finished.add(run)
+        if not active.record.is_inline or run.status is not RunStatus.COMPLETE:
+            self._finished.add(run)
         self._leave(active)
         active.record.announce_end(run)
         self._answer(active, run)
@@ -400,7 +420,8 @@ class Engine(ExecutionEngine):
             self._run_slots.leave(active.ticket)
             self._recovery.has_room()
         active.in_flight.close()
-        self._queue_messages.changed()
+        if not active.record.is_inline:
+            self._queue_messages.changed()
 
     def _answer(self, active: ActiveRun, run: Run) -> None:
         active.result = run
@@ -408,6 +429,10 @@ class Engine(ExecutionEngine):
         del active.execution  # with the context that nodes were given: what they keep of it is worth nothing now
 
     # --- helpers ----------------------------------------------------------------------------------
+
+    def _listed(self) -> list[RunRecord]:
+        """Return the runs that have not ended and are no part of other work."""
+        return [active.record for active in self.active.values() if not active.record.is_inline]
 
     @property
     def caches_on_disk(self) -> bool:

@@ -16,7 +16,7 @@ from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import agent_bench
 
 AGENTS = repetitions(8, 500)
-AT_ONCE = 4  # runs that the engine has by default
+AT_ONCE = min(AGENTS, 64)  # requests that are with a model by default
 CALLS = 5
 MOST_MEMORY = 150_000
 """Bytes for each agent at work, beyond its messages."""

@@ -244,7 +244,7 @@ async def test_work_that_was_not_settled_asks_before_each_step(desk: Desk) -> No
     model.gate = asyncio.Event()
     run = await desk.bench.runtime.start(AgentRequest(profile_id="guest", message="Go."), call=call)
     await until(lambda: model.asked)
-    blocking, queued = [await engine.submit(RunRequest(workflow_id="long"), call=one) for one in (None, call)]
+    *busy, queued = [await engine.submit(RunRequest(workflow_id="long"), call=one) for one in (None, None, call)]
     await begun(desk)
     accounts = desk.bench.host._manager.active["tavern-accounts"].providers[0].instance
     await accounts._store.remove("cleo")
@@ -252,13 +252,14 @@ async def test_work_that_was_not_settled_asks_before_each_step(desk: Desk) -> No
     model.gate.set()
     reply = await desk.bench.ended(run)
     assert (reply.outcome, len(model.asked), desk.bench.marks()) == ("error", 1, [])
+    for run_id in busy:
+        await engine.interrupt(run_id)
     ended = await engine.wait(queued)
     assert ended.error is not None
     assert (ended.status, ended.error.code) == (RunStatus.ERROR, "forbidden")
     refused = await desk.bench.tools.call(ToolCallRequest(tool_id="mark", arguments={"text": "cleo"}), call=call)
     assert refused.error is not None
     assert "may not do so any more" in refused.error.message
-    await engine.interrupt(blocking)
 
 
 async def test_an_agent_in_the_middle_of_a_turn_makes_no_further_call(desk: Desk) -> None:

@@ -19,7 +19,7 @@ from tavern_engine.journal.journal import DELAY, Journal, Last, RunJournal, read
 from tavern_engine.journal.leases import LEASE
 from tavern_engine.journal.stored_run import StoredRun
 from tavern_engine.run.event_batch import KEPT as FROM_BEFORE
-from tavern_engine.run.event_batch import STATUS_NAMES, shown
+from tavern_engine.run.event_batch import STATUS_NAMES, EventBatch, shown
 from tavern_engine.run.loop_log import LoopState
 from tavern_engine.run.record import RunRecord, run_of
 from tavern_engine.run.run_blobs import input_blobs
@@ -69,17 +69,28 @@ class RunRecorder:
     # --- a run's life -----------------------------------------------------------------------------
 
     async def accept(self, record: RunRecord) -> None:
-        """Record a new run; when this returns, it survives the end of the process. Raises `NotFound` for a Blob among
-        its inputs that is not there, `Misconfigured` for a store that cannot be used as it was set up,
-        `ServiceUnavailable` for one that cannot be written now."""
+        """Record a new run; when this returns, it survives the end of the process, unless it is inline. Raises
+        `NotFound` for a Blob among its inputs that is not there, `Misconfigured` for a store that cannot be used as it
+        was set up, `ServiceUnavailable` for one that cannot be written now."""
         self._live.add(record.id)
         try:
             if blobs := input_blobs(record.workflow, record.request.inputs):
                 await self._context.blobs.hold(record.id, blobs)
-            await self._record(record)
+            if not record.is_inline:
+                await self._record(record)
         except BaseException:
             self._live.discard(record.id)
             raise
+
+    async def record_ended(self, record: RunRecord, batch: EventBatch) -> None:
+        """Record an inline run that has ended, with what became of its nodes; `end` is to follow."""
+        try:
+            await self._record(record)
+        except TavernError as error:
+            self._context.log.error("%s", error.message)
+            return
+        batch.journal = self.begin(record, lambda: None, lambda: None)
+        batch.journal_inner([*range(len(record.nodes.states))], 0.0)
 
     async def _record(self, record: RunRecord) -> None:
         store = self._store

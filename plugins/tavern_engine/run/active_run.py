@@ -8,9 +8,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tavern_engine import EngineState
+from tavern_engine.run.event_batch import EventBatch
 from tavern_engine.run.node_table import State
 from tavern_engine.run.priority_semaphore import Ticket
 from tavern_engine.run.record import RunRecord
+from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import RunExecution
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
@@ -21,14 +23,17 @@ INTERRUPTED = "the run was interrupted"
 
 @dataclass(eq=False)
 class ActiveRun:
-    """An unfinished run. `ticket` is None for a run within a run: it shares the slot of its parent. `cancel_requested`
-    after somebody asked to interrupt it, `is_offered` while it waits and another host may steal it; `callers` is how
-    many wait for its end; `kept` are the nodes that have their results from before."""
+    """An unfinished run. `ticket` is None for an inline run, and for one within a run that `has_slot`, which it shares.
+    `cancel_requested` after somebody asked to interrupt it, `is_offered` while it waits and another host may steal it;
+    `callers` is how many wait for its end; `kept` are the nodes that have their results from before."""
 
     record: RunRecord
     execution: RunExecution
     call: CallContext
     ticket: Ticket | None
+    has_slot: bool
+    blobs: RunBlobs
+    events: EventBatch
     interrupted: str | None = None
     cancel_requested: bool = False
     is_offered: bool = False

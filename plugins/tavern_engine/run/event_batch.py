@@ -23,7 +23,7 @@ from tavern_engine.journal.journal import RunJournal
 from tavern_engine.run.json_values import MESSAGE, See, is_json, json_form, without_large
 from tavern_engine.run.node_reports import NodeReports
 from tavern_engine.run.node_table import NodeTable, State
-from tavern_engine.run.stream_messages import Message, Publish, StreamMessages, brief
+from tavern_engine.run.stream_messages import IsRead, Message, Publish, StreamMessages, brief
 from tavern_engine.run.streams import KEPT_ITEMS
 from tavern_host.contracts.errors import ErrorInfo
 from tavern_host.contracts.executions import RunStatus
@@ -129,12 +129,13 @@ class EventBatch:
         journal: RunJournal | None = None,
         see: See | None = None,
         digests: Callable[[], dict[int, bytes]] = dict,
+        is_read: IsRead = lambda type: True,
     ) -> None:
         self._see = see
         self._make_digests = digests
         self._completed = Completions()
         self._rows: list[NodeEvent] = []
-        self.stream_messages = StreamMessages(run_id, plan.ids, publish)
+        self.stream_messages = StreamMessages(run_id, plan.ids, publish, is_read)
         self.reports = NodeReports(run_id, plan.ids, table, publish)
         self.table = table
         self.journal = journal
@@ -216,7 +217,8 @@ class EventBatch:
             name = _NAMES.get(table.states[number])
             if name is not None and table.finished[number] >= since:
                 times = (table.started[number] - self._base, table.finished[number] - self._base)
-                note = Note(name, table.errors.get(number), table.attempts.get(number, 1))
+                attempts, remote = table.attempts.get(number, 1), table.remote.get(number)
+                note = Note(name, table.errors.get(number), attempts, remote=remote)
                 self.journal.add(self._plan.ids[number], None, times, table.outputs[number], note)
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from tavern_host.contracts.errors import LimitReached
+
 Ticket = asyncio.Future[bool]
 """Done with True when it holds a slot, with False when it was withdrawn before."""
 
@@ -30,6 +32,13 @@ class PrioritySemaphore:
     def free(self) -> int:
         """How many slots are free."""
         return max(0, self._limit() - self._held)
+
+    def check_room(self, coming: int, most: int) -> None:
+        """Raise `LimitReached` where `most` wait, `coming` ones among them that have no ticket yet."""
+        waiting = self.waiting + coming
+        if waiting and waiting >= most + self.free:
+            message = f"the run was not accepted: {waiting - self.free} runs wait already; try again later"
+            raise LimitReached(message, retry_after=1)
 
     def enter(self, priority: int = 0) -> Ticket:
         """Return a ticket, which is done as soon as it holds a slot."""

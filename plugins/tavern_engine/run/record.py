@@ -22,7 +22,8 @@ from tavern_host.contracts.workflows import Workflow
 
 
 class RunRecord:
-    """One run. `streams` are the interface outputs that are published as streams."""
+    """One run. `streams` are the interface outputs that are published as streams. One that `is_inline` is carried out
+    in the task of its caller."""
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class RunRecord:
         *,
         submitted_at: datetime | None = None,
         attempt: int = 1,
+        is_inline: bool = False,
     ) -> None:
         self.id = run_id
         self.request = request
@@ -46,6 +48,7 @@ class RunRecord:
         self.error: ErrorInfo | None = None
         self.nodes = NodeTable(plan.ids, shows_outputs=request.keep)
         self.attempt = attempt
+        self.is_inline = is_inline
         self.is_resumed = submitted_at is not None
         self.not_resumable: str | None = None
         self.missing_outputs: list[str] = []
@@ -55,17 +58,17 @@ class RunRecord:
         self.submitted_at = submitted_at or clock.now()
         self.started_at: datetime | None = None
         self.finished_at: datetime | None = None
-        self._publish = publish
+        self.publish = publish
 
     def queued(self) -> None:
         """Publish that the run waits in the queue."""
-        self._publish([self._message("EXECUTION_STATUS_UPDATE", status=self.status.value)])
+        self.publish([self._message("EXECUTION_STATUS_UPDATE", status=self.status.value)])
 
     def started(self) -> None:
         """Set the run to running, and publish that."""
         self.status = RunStatus.RUNNING
         self.started_at = clock.now()
-        self._publish([self._message("EXECUTION_STATUS_UPDATE", status=self.status.value)])
+        self.publish([self._message("EXECUTION_STATUS_UPDATE", status=self.status.value)])
 
     def announce_end(self, run: Run) -> None:
         """Publish the end of the run: its outputs, then its status."""
@@ -82,7 +85,7 @@ class RunRecord:
             "missingOutputs": [*self.missing_outputs],
         }
         said = {key: value for key, value in about.items() if value}
-        self._publish([*messages, self._message("EXECUTION_STATUS_UPDATE", status=run.status.value, **said)])
+        self.publish([*messages, self._message("EXECUTION_STATUS_UPDATE", status=run.status.value, **said)])
 
     async def present(self) -> Run:
         """Return the run in its present state; of a large one, others get their turn meanwhile."""

@@ -32,6 +32,11 @@ class RunBlobs:
         self._new: list[Blob] = []
         self._holding: asyncio.Task[None] | None = None
 
+    @property
+    def has_any(self) -> bool:
+        """Whether something is held for the run that it gave, or was given by its nodes."""
+        return bool(self._seen)
+
     async def keep(self, outputs: dict[str, Any]) -> None:
         """Put large bytes among outputs apart: their handles replace them."""
         for key, value in outputs.items():

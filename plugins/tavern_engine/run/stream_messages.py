@@ -38,6 +38,9 @@ Message = tuple[str, dict[str, Any]]
 
 Publish = Callable[[Iterable[Message]], None]
 
+IsRead = Callable[[str], bool]
+"""Whether messages of a type are to be made."""
+
 Outputs = Sequence[tuple[str, Converter | None]]
 """The interface outputs that publish a stream, and what converts its items for them."""
 
@@ -60,12 +63,13 @@ class _Published:
 
 
 class StreamMessages:
-    """The streams of one run, as its clients see them."""
+    """The streams of one run, as its clients see them. Messages that nobody would read are not made."""
 
-    def __init__(self, run_id: str, ids: Sequence[str], publish: Publish) -> None:
+    def __init__(self, run_id: str, ids: Sequence[str], publish: Publish, is_read: IsRead) -> None:
         self._run_id = run_id
         self._ids = ids
         self._publish = publish
+        self._is_read = is_read
         self._streams: dict[Stream, _Published] = {}
         self._left: dict[str, int] = {}
         self._timer: asyncio.Handle | None = None
@@ -100,7 +104,7 @@ class StreamMessages:
 
     def whole(self, output: str, items: Iterable[Any]) -> None:
         """Publish all items of an interface output that is complete already, and its end."""
-        messages = [self._interface(output, content) for content in contents(list(items))]
+        messages = [self._interface(output, one) for one in (contents(list(items)) if self._are_read() else ())]
         self._publish([*messages, self._interface_ends(output, _NO_TEXT)])
 
     def close(self) -> None:
@@ -151,12 +155,17 @@ class StreamMessages:
         if not items:
             return []
         stream.published = len(stream.items)
+        if not self._are_read():
+            return []
         found = contents(items)
         messages = [self._node(published, content) for content in found] if published.number >= 0 else []
         for output, convert in published.outputs:
             pieces = found if convert is None else contents(_fitting(items, convert))
             messages.extend(self._interface(output, content) for content in pieces)
         return messages
+
+    def _are_read(self) -> bool:
+        return self._is_read("NODE_YIELD") or self._is_read("WORKFLOW_INTERFACE_YIELD")
 
     def _node(self, published: _Published, content: JsonValue, *, is_last: bool = False) -> Message:
         about = {"promptId": self._run_id, "sourceNodeId": self._ids[published.number], "outputKey": published.key}

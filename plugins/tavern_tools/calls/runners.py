@@ -7,6 +7,7 @@ import base64
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
+from cachetools import FIFOCache
 from pydantic import JsonValue
 
 from tavern_engine.api.executions import EXECUTION_ENGINE
@@ -32,6 +33,8 @@ from tavern_tools.catalog.registry import Tool
 from tavern_workflows.api.workflows import GROUP_OUTPUT
 
 _NODE, _OUTPUT = "node", "output"
+KNOWN = 1000
+"""Of how many tools that are nodes the workflow is known."""
 _LATER = 0.25
 """Seconds from a call's time limit to its deadline, so that the limit is what is reported."""
 
@@ -44,6 +47,7 @@ class Runners:
         self._streams = streams
         self._timeout = float(context.settings.get("callTimeout", 120))
         self._scopes: dict[str, ToolScope] = {}
+        self._nodes: FIFOCache[tuple[str, str | None, int], Workflow] = FIFOCache(KNOWN)
 
     def scope_within(self, context: CallContext) -> ToolScope | None:
         """Return the scope of the call that a call is made in: what its caller may not do, its tool may not."""
@@ -120,8 +124,17 @@ class Runners:
         about: dict[str, Any] = {"metadata": {"toolId": tool.definition.id}, "recover": False}
         if implementation.kind == "workflow":
             return RunRequest(workflow_id=implementation.workflow_id, inputs=arguments, **about)
-        node = await self._context.services.get(NODE_MANAGER).get(implementation.node_type or "")
-        return RunRequest(workflow=micro_workflow(tool.definition.id, node, arguments), **about)
+        workflow = await self._node_workflow(tool.definition.id, implementation.node_type, arguments)
+        return RunRequest.construct(workflow=workflow, inline=True, **about)
+
+    async def _node_workflow(self, name: str, node_type: str | None, values: dict[str, JsonValue]) -> Workflow:
+        """Return the workflow of a tool that is a node: `values` are its inputs. All else is made once."""
+        key = name, node_type, self._context.hooks.revision
+        if (known := self._nodes.get(key)) is None:
+            node = await self._context.services.get(NODE_MANAGER).get(node_type or "")
+            known = self._nodes[key] = micro_workflow(name, node)
+        [one, end] = known.nodes
+        return known.model_copy(update={"nodes": [one.model_copy(update={"input_values": values}), end]})
 
     async def _with_files(self, tool: Tool, arguments: dict[str, JsonValue]) -> dict[str, JsonValue]:
         """Return the arguments with the content of files, base64, in the place of their paths."""
@@ -164,8 +177,8 @@ class Runners:
         return Output(next(iter(outputs.values())) if len(outputs) == 1 else outputs, warnings=warnings)
 
 
-def micro_workflow(name: str, node: NodeDefinition, values: dict[str, JsonValue]) -> Workflow:
-    """Return the workflow of one node: `values` are its inputs, its outputs are the interface."""
+def micro_workflow(name: str, node: NodeDefinition) -> Workflow:
+    """Return the workflow of one node, without values: its outputs are the interface."""
     _, outputs = node.slots()
     edges = [
         WorkflowEdge(id=f"edge-{key}", source=_NODE, source_handle=key, target=_OUTPUT, target_handle=key)
@@ -174,7 +187,7 @@ def micro_workflow(name: str, node: NodeDefinition, values: dict[str, JsonValue]
     return Workflow(
         name=name,
         nodes=[
-            WorkflowNode(id=_NODE, type=node.full_type, input_values=values),
+            WorkflowNode(id=_NODE, type=node.full_type),
             WorkflowNode(id=_OUTPUT, type=GROUP_OUTPUT),
         ],
         edges=edges,
