@@ -83,6 +83,7 @@ class Engine(ExecutionEngine):
         if active.record.is_inline:
             with logged_with(run=active.record.id, principal=str(active.call.principal)):
                 await self._drive(active)
+            await asyncio.sleep(0)  # the loop drops the workers, and with them the context that nodes were given
         try:
             return await active.outcome()
         except asyncio.CancelledError:
@@ -266,7 +267,8 @@ class Engine(ExecutionEngine):
         # A run that waits for a slot while its parent holds one could wait forever.
         shares = (parent := self.active.get(call.run_id or "")) is not None and parent.has_slot
         ticket = None if shares or record.is_inline else self._run_slots.enter(request.priority)
-        active = ActiveRun(record, execution, call, ticket, shares or ticket is not None, blobs, events)
+        unrecorded = events if record.is_inline else None
+        active = ActiveRun(record, execution, call, ticket, shares or ticket is not None, blobs, unrecorded)
         active.kept = sorted(finished)
         events.journal = self.recorder.begin(record, active.leave_to_claimant, active.stop)
         if valid is not None and events.journal is not None and not record.is_resumed:
@@ -385,8 +387,8 @@ class Engine(ExecutionEngine):
         record, context = active.record, self._context
         is_cut_off = run.status is RunStatus.INTERRUPTED and context.is_stopping() and not active.cancel_requested
         is_left = is_cut_off and self._handover.can_be_left(record)
-        if record.is_inline and not is_forgotten(active, run):
-            await self.recorder.record_ended(record, active.events)
+        if active.unrecorded is not None and not is_forgotten(active, run):
+            await self.recorder.record_ended(record, active.unrecorded)
         await (self.recorder.detach(record) if is_left else self.recorder.end(record, run))
 
     def _result(self, active: ActiveRun, error: ErrorInfo | None, nodes: dict[str, NodeState] | None = None) -> Run:

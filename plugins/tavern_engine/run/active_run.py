@@ -25,7 +25,8 @@ INTERRUPTED = "the run was interrupted"
 class ActiveRun:
     """An unfinished run. `ticket` is None for an inline run, and for one within a run that `has_slot`, which it shares.
     `cancel_requested` after somebody asked to interrupt it, `is_offered` while it waits and another host may steal it;
-    `callers` is how many wait for its end; `kept` are the nodes that have their results from before."""
+    `callers` is how many wait for its end; `kept` are the nodes that have their results from before. `unrecorded` is
+    what an inline run is recorded from, if it is to be."""
 
     record: RunRecord
     execution: RunExecution
@@ -33,7 +34,7 @@ class ActiveRun:
     ticket: Ticket | None
     has_slot: bool
     blobs: RunBlobs
-    events: EventBatch
+    unrecorded: EventBatch | None
     interrupted: str | None = None
     cancel_requested: bool = False
     is_offered: bool = False
