@@ -7,7 +7,7 @@ import contextlib
 import gc
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -121,14 +121,33 @@ async def compare_awaited(
     limit: float | None = None,
 ) -> Result:
     """Measure an awaited subject against an awaited floor."""
+    [result] = await compare_by_clocks([name], subject, floor, [time.perf_counter], [limit], floor_name=floor_name)
+    return result
+
+
+async def compare_by_clocks(
+    names: Sequence[str],
+    subject: Callable[[], Awaitable[object]],
+    floor: Callable[[], Awaitable[object]],
+    clocks: Sequence[Callable[[], float]],
+    limits: Sequence[float | None],
+    *,
+    floor_name: str,
+) -> list[Result]:
+    """Measure an awaited subject against an awaited floor by several clocks at once; each gives a figure of its own."""
     times = 1
     while await awaited(floor, times) < TARGET:
         times *= 2
-    pairs = []
+    rounds = []
     for _ in range(ROUNDS):
-        ours, theirs = await awaited(subject, times), await awaited(floor, times)
-        pairs.append((ours / times, theirs / times))
-    return measured(name, pairs, floor_name, limit)
+        sides = []
+        for side in (subject, floor):
+            began = [clock() for clock in clocks]
+            await awaited(side, times)
+            sides.append([(clock() - start) / times for clock, start in zip(clocks, began, strict=True)])
+        rounds.append(list(zip(*sides, strict=True)))
+    each = zip(names, zip(*rounds, strict=True), limits, strict=True)
+    return [measured(name, list(pairs), floor_name, limit) for name, pairs, limit in each]
 
 
 async def compare_to_sync(

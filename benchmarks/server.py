@@ -14,16 +14,17 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType
 
-from benchmarks.harness import ROUNDS, Result, Timed, compare_awaited, compare_once, measured
+from benchmarks.harness import ROUNDS, Result, Timed, compare_by_clocks, compare_once, measured
 from benchmarks.holds import hold
 from benchmarks.load import write_project
 from benchmarks.serverchild import ARGUMENTS, NODE_TOOL, RATE, SERVICE_TOOL, TOKEN
-from benchmarks.serving import Served, private_memory, server_of
+from benchmarks.serving import Served, cpu_seconds, private_memory, server_of
 
 AT_ONCE = 32
 """How many connections ask at a time."""
@@ -58,29 +59,31 @@ def _call(tool: str, arguments: dict[str, Any]) -> Request:
 
 def lists() -> list[Result]:
     """Measure one answer of each list, of 32 that another process asks for at once."""
-    return asyncio.run(_all_compared([(f"GET {path}", Request("GET", path), 0.5) for path in _LISTS]))
+    return asyncio.run(_all_compared([(f"GET {path}", Request("GET", path), 2, None) for path in _LISTS]))
 
 
 def calls() -> list[Result]:
     """Measure the call of a tool that does nothing, of a service and of a node."""
     service, node = _call(SERVICE_TOOL, ARGUMENTS), _call(NODE_TOOL, {"text": "ale"})
-    rows = [("a service tool that does nothing", service, 0.3), ("a node tool that does nothing", node, 0.1)]
+    rows = [("a service tool that does nothing", service, 3, 5), ("a node tool that does nothing", node, 8, 12)]
     return asyncio.run(_all_compared(rows))
 
 
-async def _all_compared(rows: Sequence[tuple[str, Request, float]]) -> list[Result]:
-    return [await _compared(*row) for row in rows]
+async def _all_compared(rows: Sequence[tuple[str, Request, float, float | None]]) -> list[Result]:
+    return [result for row in rows for result in await _compared(*row)]
 
 
-async def _compared(name: str, request: Request, share: float) -> Result:
-    """Compare a request with the bare handler, which is to take at least a `share` of the time."""
-    async with _child(request) as (_, ours, bare), _connected(ours) as asked, _connected(bare) as floor:
-        return await compare_awaited(
-            f"{name}, {AT_ONCE} at once",
+async def _compared(name: str, request: Request, most: float, most_cpu: float | None) -> list[Result]:
+    """Compare a request with the bare handler, by the clock, which the client counts in, and by the CPU time of the
+    server's process alone; say how many times as much it may take."""
+    async with _child(request) as (child, ours, bare), _connected(ours) as asked, _connected(bare) as floor:
+        return await compare_by_clocks(
+            [f"{name}, {AT_ONCE} at once", "  CPU of the server's process"],
             lambda: _at_once(asked, request.sent(ours)),
             lambda: _at_once(floor, request.sent(bare)),
+            [time.perf_counter, partial(cpu_seconds, child.pid)],
+            [most, most_cpu],
             floor_name=_FLOOR,
-            limit=1 / share,
         )
 
 
