@@ -44,6 +44,7 @@ from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import new_id, system_call
 from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, Forbidden, Interrupted
 from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunStatus
+from tavern_host.contracts.services import takes_shared
 
 _STOPPED = "the host stopped the run"
 
@@ -77,6 +78,7 @@ class Engine(ExecutionEngine):
         """Check and accept a run, which then runs in the background."""
         return (await self._accept(request, call)).record.id
 
+    @takes_shared
     async def run(self, request: RunRequest, *, call: CallContext | None = None) -> Run:
         """Submit a run and return it when it is finished; cancelling interrupts it and waits for its end."""
         active = await self._accept(request, call, is_awaited=True)

@@ -11,7 +11,7 @@ from tavern_host.common.redaction import masked
 from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext, system_call
-from tavern_host.contracts.services import gives_new
+from tavern_host.contracts.services import gives_new, takes_shared
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools import State
 from tavern_tools.api.protocols import ActionProtocolInfo, ParseEvent
@@ -137,6 +137,7 @@ class Tools(ToolManager):
         async for event in self._protocols.parse_stream(chunks, protocols, options):
             yield event
 
+    @takes_shared
     async def feedback(
         self, calls: list[ToolCallRequest], results: list[ToolResult], *, limit: int = 16_000
     ) -> list[ToolFeedback]:
@@ -163,6 +164,7 @@ class Tools(ToolManager):
     # --- calls ----------------------------------------------------------------------------------------
 
     @gives_new
+    @takes_shared
     async def call(
         self, request: ToolCallRequest, *, scope: ToolScope | None = None, call: CallContext | None = None
     ) -> ToolResult:
@@ -173,6 +175,7 @@ class Tools(ToolManager):
         """Call a tool that is not in the catalog."""
         return await self._caller.try_out(tool, request, call)
 
+    @takes_shared
     async def call_all(
         self, requests: list[ToolCallRequest], *, scope: ToolScope | None = None, call: CallContext | None = None
     ) -> list[ToolResult]:

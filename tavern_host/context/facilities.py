@@ -41,9 +41,13 @@ T = TypeVar("T")
 
 
 class PluginEvents:
-    """The event bus; see `context.Events`. `permissions` are the event patterns that the plugin was granted."""
+    """The event bus; see `context.Events`. `permissions` are the event patterns that the plugin was granted. What a
+    plugin reads is a copy, but for the host's own plugins, which change nothing in it."""
 
-    def __init__(self, bus: EventBus, ledger: Ledger, in_flight: InFlight, permissions: EventPermissions) -> None:
+    def __init__(
+        self, bus: EventBus, ledger: Ledger, in_flight: InFlight, permissions: EventPermissions, *, copies: bool
+    ) -> None:
+        self._copies = copies
         self._plugin = in_flight.plugin
         self._bus = bus
         self._ledger = ledger
@@ -73,7 +77,7 @@ class PluginEvents:
         self._in_flight.check()
         for wanted in types or ("*",):
             self._check("subscribe", wanted)
-        subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=True)
+        subscription = self._bus.subscribe(*types, since=since, limit=limit, copy=self._copies)
         subscription.on_close = self._ledger.add("subscription", ", ".join(types) or "*", subscription.close)
         return subscription
 
@@ -290,7 +294,7 @@ def make_context(
         log=logging.getLogger(f"tavern.plugin.{plugin}"),
         data_dir=kernel.project.private / "plugins" / plugin,
         operator_dir=kernel.operator_dir / "plugins" / plugin,
-        events=PluginEvents(kernel.bus(), ledger, in_flight, events),
+        events=PluginEvents(kernel.bus(), ledger, in_flight, events, copies=not views.first_party),
         audit=PluginAudit(kernel.audit, in_flight, partial(kernel.services.provides, plugin), views.context),
         tasks=PluginTasks(ledger, in_flight, kernel.dispatcher.report),
         http=PluginHttp(ledger, in_flight, kernel),

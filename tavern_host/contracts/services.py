@@ -86,6 +86,27 @@ def is_new(method: Callable[..., Any]) -> bool:
     return getattr(method, "__tavern_new__", False) is True
 
 
+def takes_shared(method: F) -> F:
+    """Mark a provider's own method that changes nothing in its arguments, and copies what others' code sees of them.
+
+    Then a view of one of the host's own plugins, which do not change what they have handed over either, passes them on
+    without copying them. What a third party's plugin says of its methods is not believed.
+    """
+    method.__tavern_shared__ = True  # type: ignore[attr-defined]
+    return method
+
+
+def is_shared(method: Callable[..., Any]) -> bool:
+    """Return whether a method is marked with `takes_shared`."""
+    return getattr(method, "__tavern_shared__", False) is True
+
+
+def marked_like(method: Callable[..., Any], other: F) -> F:
+    """Return a function that calls a method, with the method's marks."""
+    other.__tavern_new__, other.__tavern_shared__ = is_new(method), is_shared(method)  # type: ignore[attr-defined]
+    return other
+
+
 def _mark(method: F, info: MethodInfo) -> F:
     method.__tavern_method__ = info  # type: ignore[attr-defined]
     return abstractmethod(method) if info.since == 1 else method  # a class that was written before can be made

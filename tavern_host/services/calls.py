@@ -18,7 +18,7 @@ from typing import Any
 from tavern_host import clock
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure, Recursion, ServiceUnavailable, TavernError, describe
-from tavern_host.contracts.services import MethodInfo, ServiceInterface, gives_new, is_new
+from tavern_host.contracts.services import MethodInfo, ServiceInterface, marked_like
 from tavern_host.runtime.deadline import ENDED, next_item, settled
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.issued import handed_over
@@ -94,7 +94,7 @@ def implementation(provider: Provider, name: str, info: MethodInfo) -> Callable[
         return function
     where = f"{provider.service}.{name}"
     call = (_call if inspect.iscoroutinefunction(function) else _stream)(provider, function, where)
-    return gives_new(call) if provider.report is None and is_new(function) else call
+    return marked_like(function, call) if provider.report is None else call
 
 
 def _opened_first(provider: Provider, name: str) -> Callable[..., Any]:

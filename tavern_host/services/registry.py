@@ -314,7 +314,9 @@ class ServiceRegistry:
 
     def new_handle(self, interface: type[ServiceInterface], views: Views) -> ViewHandle:
         """Return the handle of a new view, which is not bound yet."""
-        return ViewHandle(interface, partial(self._complete, views, interface.service_name))
+        is_first_party = views.first_party and views.principal.kind == "plugin"  # not the operator's, of other code
+        complete = partial(self._complete, views, interface.service_name)
+        return ViewHandle(interface, complete, is_first_party=is_first_party)
 
     def bind_original(self, provider: Provider) -> None:
         """Bind an override's view of what it replaces to the providers that are below it now."""

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure, TavernError
-from tavern_host.contracts.services import ServiceInterface, interface_methods, is_new
+from tavern_host.contracts.services import ServiceInterface, interface_methods, is_new, is_shared
 from tavern_host.contracts.wire import is_deeply_immutable
 from tavern_host.runtime.copying import Unfinished, as_it_is, copier
 
@@ -56,14 +56,23 @@ class View(metaclass=_ViewType):
 class ViewHandle:
     """The host's side of one view: rebinds its methods to another provider, or to refusals.
 
-    `complete(name, info, call)` gives the context of a call of an acting method, or raises.
+    `complete(name, info, call)` gives the context of a call of an acting method, or raises. `is_first_party`: it is a
+    view of one of the host's own plugins.
     """
 
-    def __init__(self, interface: type[ServiceInterface], complete: Callable[..., CallContext]) -> None:
+    def __init__(
+        self,
+        interface: type[ServiceInterface],
+        complete: Callable[..., CallContext],
+        *,
+        is_first_party: bool = False,
+    ) -> None:
         self.interface = interface
+        self._is_first_party = is_first_party
         self._targets: dict[str, types.CellType] = {}
         self._completes: dict[str, tuple[types.CellType, Complete]] = {}
         self._copies: dict[str, tuple[types.CellType, Copier]] = {}
+        self._taken: dict[str, list[tuple[types.CellType, Copier]]] = {}
         methods: dict[str, Any] = {"__slots__": (), "__doc__": interface.__doc__}
         makers = _makers(interface)
         for name, info in interface_methods(interface).items():
@@ -72,6 +81,8 @@ class ViewHandle:
             function.__qualname__ = f"{interface.__name__}View.{name}"
             function.__doc__ = getattr(interface, name).__doc__
             self._targets[name] = _cell(function, "_target")
+            taken = [_cell(function, one) for one in function.__code__.co_freevars if one.startswith("_copy_")]
+            self._taken[name] = [(cell, cell.cell_contents) for cell in taken]
             if "_copied" in function.__code__.co_freevars:
                 copies = _cell(function, "_copied")
                 self._copies[name] = copies, copies.cell_contents
@@ -86,6 +97,10 @@ class ViewHandle:
             cell.cell_contents = targets[name]
         for name, (copies, copied) in self._copies.items():
             copies.cell_contents = as_it_is if is_new(targets[name]) else copied
+        for name, taken in self._taken.items():
+            is_passed_on = self._is_first_party and is_shared(targets[name])
+            for cell, copied in taken:
+                cell.cell_contents = as_it_is if is_passed_on else copied
         for completes, complete in self._completes.values():
             completes.cell_contents = complete
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, JsonValue
 
 from tavern_host import LLM
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.services import ServiceInterface, gives_new, reads
+from tavern_host.contracts.services import ServiceInterface, gives_new, reads, takes_shared
 from tavern_host.contracts.wire import Model, OpenModel
 from tavern_host.runtime.copying import duplicate
 from tavern_host.services.views import ViewHandle
@@ -122,6 +122,29 @@ class Shelf(ServiceInterface, name="shelf"):
         """Return the value made for the caller."""
 
 
+class Taking(ServiceInterface, name="taking"):
+    """Methods that take a value."""
+
+    @reads
+    async def marked(self, value: JsonValue) -> int:
+        """Return the identity of what is in the value, as the provider gets it."""
+
+    @reads
+    async def plain(self, value: JsonValue) -> int:
+        """Do the same."""
+
+
+class Takes(Taking):
+    """Changes nothing in what it is given, and says so of one method."""
+
+    @takes_shared
+    async def marked(self, value: Any) -> int:
+        return id(value["a"])
+
+    async def plain(self, value: Any) -> int:
+        return id(value["a"])
+
+
 class Keeps(Shelf):
     """Gives the very list that it keeps, whatever it says of its methods."""
 
@@ -144,6 +167,15 @@ async def test_only_results_marked_new_are_not_copied() -> None:
     assert await handle.view.made() is provider.list
     handle.bind({"kept": provider.kept, "made": provider.kept})  # another provider, that says nothing of the kind
     assert await handle.view.made() is not provider.list
+
+
+async def test_arguments_are_shared_among_first_party_plugins_where_the_method_says_so() -> None:
+    sent: list[JsonValue] = [1]
+    for is_first_party in (True, False):
+        handle = ViewHandle(Taking, lambda *_: lambda call: call, is_first_party=is_first_party)
+        handle.bind({name: getattr(Takes(), name) for name in ("marked", "plain")})
+        seen = [await method({"a": sent}) for method in (handle.view.marked, handle.view.plain)]
+        assert [number == id(sent) for number in seen] == [is_first_party, False]
 
 
 async def test_third_party_results_are_always_copied(tmp_path: Path) -> None:
