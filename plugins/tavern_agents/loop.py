@@ -303,8 +303,7 @@ class AgentLoop:
             partial = failure.info.details.get("partial_text")
             self.said = partial if isinstance(partial, str) and partial else self.said
             raise failure
-        answer = self.deliberation.answer(run.outputs)
-        if answer.error:
+        if (answer := self.deliberation.answer(run.outputs)).error:
             self.said = answer.text or self.said
             raise PluginFailure(f"the answer of the model broke off: {answer.error}")
         return answer, run.id
@@ -322,7 +321,7 @@ class AgentLoop:
         if self._offered is None and self.deliberation.takes_tools:  # the same in every request: servers cache prefixes
             schemas, text = await tools.native_schemas(self.tool_ids), await tools_text(tools, self.tool_ids)
             self._offered = (tuple(schemas), text)
-        offered = self._offered if self._offered is not None and not last else ((), "")
+        offered = ((), "") if last or self._offered is None else self._offered
         told = await self.account.told()
         situation = Situation.of(
             self.conversation,

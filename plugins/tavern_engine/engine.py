@@ -222,8 +222,7 @@ class Engine(ExecutionEngine):
         hooks = self._context.hooks
         if hooks.implemented("tavern_before_execute"):
             request = await hooks.filter("tavern_before_execute", request, call=call)
-        if request.keep:
-            request = request.owned()
+        request = request.owned() if request.keep else request
         check_principal(request.actions, call.principal)
         parent = self.active.get(call.run_id or "")
         recover = request.recover and (parent is None or parent.record.request.recover)

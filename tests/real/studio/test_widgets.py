@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Browser, expect
-from studio_bench import Studio, WIDE, canvas_node, drag, leave, node_library, publish, show
+from studio_bench import WIDE, Studio, canvas_node, drag, leave, node_library, publish, show
 
 from tavern_host import Host
 from tavern_host.testing.http import served
