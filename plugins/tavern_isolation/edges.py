@@ -26,8 +26,8 @@ from tavern_isolation.described import reference_of, shared_type
 from tavern_isolation.notes import Notes
 
 BYTES, _KEPT = b"\0", b"\1"
-"""What stands before bytes, which are sent as they are, and before what stands for values without a codec; JSON cannot
-begin so."""
+"""The part before one that is the bytes of a value as they are, and what begins a part with what stands for values
+without a codec; JSON cannot begin so."""
 _PLAIN = (int, float, str, bytes, datetime, dict, list, tuple)
 _INSTEAD = "return JSON, bytes, a Blob or a model of the host's contracts instead"
 _UNCLAIMED = 600.0
@@ -46,9 +46,7 @@ class Edges(ABC):
     """Writes and reads values of edges at one end of a link; stands where other values have an annotation."""
 
     def write(self, value: Any) -> bytes:
-        """Return a value as bytes. Raises `WireError`."""
-        if type(value) is bytes:
-            return BYTES + value
+        """Return a value, which is no bytes, as bytes. Raises `WireError`."""
         data, kept = encode_loose(value)
         if not kept:
             return data
@@ -56,8 +54,6 @@ class Edges(ABC):
 
     def read(self, data: bytes) -> Any:
         """Return the value that `write` made these bytes of at the other end."""
-        if data.startswith(BYTES):
-            return data[1:]
         kept: list[Any] = []
         if data.startswith(_KEPT):
             head, _, data = data[1:].partition(b"\n")

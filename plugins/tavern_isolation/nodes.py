@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
@@ -76,7 +77,7 @@ class RemoteRunner:
 
     async def ask(self, link: Link, name: str, head: dict[str, Any], *parts: bytes) -> Message | Stream:
         """Ask a child that knows the node type. What has to be in the same one is asked for by the same link."""
-        return await link.call(name, json.dumps({**head, "runner": self.number}).encode(), *parts)
+        return await link.call(name, to_json({**head, "runner": self.number}), *parts)
 
     async def _open(self, link: Link) -> None:
         opening = json.dumps({"runner": self.number}).encode()
@@ -98,7 +99,7 @@ class _Instance:
 
     async def run(self, inputs: Values, node_call: NodeCall | None, report: Report | None = None) -> Values:
         """Execute once."""
-        async with _Run(self._runner, inputs, node_call, report) as run:
+        with _Run(self._runner, inputs, node_call, report) as run:
             answer = await self._ask("node.run", run)
         assert isinstance(answer, tuple)
         return unpacked(answer, self._runner.edges, self._runner.definition.type)
@@ -107,7 +108,7 @@ class _Instance:
         self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
     ) -> AsyncGenerator[Values, None]:
         """Execute a node that streams."""
-        async with _Run(self._runner, inputs, node_call, report) as run:
+        with _Run(self._runner, inputs, node_call, report) as run:
             answer = await self._ask("node.stream", run)
             assert isinstance(answer, Stream)
             async with aclosing(answer):
@@ -117,13 +118,13 @@ class _Instance:
     async def _items(
         self, inputs: Values, node_call: NodeCall | None, report: Report | None = None
     ) -> AsyncGenerator[Any, None]:
-        async with _Run(self._runner, inputs, node_call, report) as run:
+        with _Run(self._runner, inputs, node_call, report) as run:
             answer = await self._ask("node.items", run)
             assert isinstance(answer, Stream)
             async with aclosing(answer):
-                async for (data,) in answer:
+                async for parts in answer:
                     runner = self._runner
-                    yield received(data, runner.edges, f"node {runner.definition.type}: an item", runner.plugin)
+                    yield received(parts, runner.edges, f"node {runner.definition.type}: an item", runner.plugin)
 
     async def _ask(self, name: str, run: _Run) -> Message | Stream:
         link = await self._opened.link()
@@ -157,7 +158,7 @@ class _Run:
         self.head: dict[str, Any] = {}
         self.parts: list[bytes] = []
 
-    async def __aenter__(self) -> _Run:
+    def __enter__(self) -> _Run:
         lend = self._lending.__enter__()
         streams = {key: lend(one, self._edges) for key, one in self._inputs.items() if isinstance(one, AsyncIterator)}
         values = {key: value for key, value in self._inputs.items() if key not in streams}
@@ -170,6 +171,6 @@ class _Run:
         self.parts = [encode(self._call, NodeCall | None), *parts]
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self._reports.pop(self.head.get("report", 0), None)
         self._lending.__exit__(None, None, None)

@@ -123,7 +123,7 @@ class IsolatedRuntime(InProcessRuntime):
             hook = self._catalogue.hooks.get(info.hook)  # there is none that it publishes itself, yet
             if hook is not None and descriptors.is_kept(hook):
                 with contextlib.suppress(Exception):  # it is said when the host calls the hook
-                    await self._call_hook(await self.child.link(), info, {})
+                    await self._call_hook(info, {})
         collected = {hook: self._kept[hook] for hook in self._source.entries}
         answers = {name: said for name, said in self._kept.items() if name not in collected}
         return Descriptors(key=key, loaded=self._loaded, collected=collected, answers=answers)
@@ -162,7 +162,7 @@ class IsolatedRuntime(InProcessRuntime):
             raise PluginFailure(f"the files of {self.plugin} have changed; reload it", plugin=self.plugin)
         for info in loaded.hooks if self._is_started else ():
             if info.hook == "tavern_startup":
-                await self._call_hook(process.link, info, {})
+                await self._call_hook(info, {}, process.link)
 
     async def _loaded_by(self, process: ChildProcess) -> tuple[Loaded, dict[str, list[Any]]]:
         link, hello = process.link, self.requests.hello(self._source, self._inside(), process.carrier.proxies)
@@ -215,7 +215,7 @@ class IsolatedRuntime(InProcessRuntime):
             self.requests.link.notify(what, json.dumps(numbers).encode())
 
     def _read(self, data: bytes, annotation: Any, what: str) -> Any:
-        return received(data, annotation, f"{what} of {self.plugin}", self.plugin)
+        return received((data,), annotation, f"{what} of {self.plugin}", self.plugin)
 
     def collect(self, hook: str) -> list[Any]:
         """Return the descriptors in the module that the manifest names for a hook."""
@@ -303,7 +303,7 @@ class IsolatedRuntime(InProcessRuntime):
                 return None  # there is nothing to shut down
             if self.child.is_lost and info.function in self._kept:
                 return self._answered(info.hook, self._kept[info.function])
-            result = await self._call_hook(await self.child.link(), info, arguments)
+            result = await self._call_hook(info, arguments)
             if info.hook == "tavern_startup" and not self._is_started:
                 self._is_started = True
                 self.child.kept += 1  # what it began there
@@ -317,12 +317,13 @@ class IsolatedRuntime(InProcessRuntime):
         call.__name__ = info.function
         return call
 
-    async def _call_hook(self, link: Link, info: HookImplInfo, arguments: dict[str, Any]) -> Any:
+    async def _call_hook(self, info: HookImplInfo, arguments: dict[str, Any], link: Link | None = None) -> Any:
         crossing = typed_hook(self._catalogue.spec(info.hook), self.plugin)
         policy = self._catalogue.hooks[info.hook].policy
         head = {"hook": info.hook, "function": info.function, "thread": policy == _ON_THREAD}
         with self.lent.during() as lend:
-            value, facts = await self._asked(link, "hook", *crossing.message(head, arguments, lend))
+            message = crossing.message(head, arguments, lend)  # at once: the arguments are the caller's own
+            value, facts = await self._asked(link or await self.child.link(), "hook", *message)
         result = self._read(value, crossing.hints["return"], info.hook)
         self._note(result, facts)
         if descriptors.is_kept(self._catalogue.hooks[info.hook]):

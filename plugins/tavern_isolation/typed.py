@@ -11,7 +11,7 @@ import re
 import types
 import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from functools import lru_cache, partial
 from typing import Any
 
@@ -40,25 +40,71 @@ _TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 def write(value: Any, annotation: Any) -> bytes:
     """Return a value as bytes. Raises `WireError`."""
-    if annotation is bytes and type(value) is bytes:
-        return value
-    return annotation.write(value) if isinstance(annotation, Edges) else encode(value, annotation)
+    return value if annotation is bytes and type(value) is bytes else encode(value, annotation)
 
 
 def read(data: bytes, annotation: Any) -> Any:
-    """Return the value that `write` made these bytes of. Raises `WireError`, and what says that a value is gone."""
+    """Return the value that `write` made these bytes of. Raises `WireError`."""
     if annotation is bytes:
         return data
-    if data[:1] != BYTES and data.count(b",") > MAX_VALUES and _TEXTS.sub(b"", data).count(b",") > MAX_VALUES:
+    _check_size(data)
+    return decode(data, annotation)
+
+
+def _check_size(data: bytes) -> None:
+    if data.count(b",") > MAX_VALUES and _TEXTS.sub(b"", data).count(b",") > MAX_VALUES:
         raise WireError(f"it has more than {MAX_VALUES:,} values")  # before they take twenty times the memory
+
+
+def parts_of(value: Any, annotation: Any) -> Message:
+    """Return a value of an edge, or of an annotation, as parts of a message: bytes of an edge are one of their own,
+    which nobody looks through or copies. Raises `WireError`."""
     if not isinstance(annotation, Edges):
-        return decode(data, annotation)
+        return (write(value, annotation),)
+    return (BYTES, value) if type(value) is bytes else (annotation.write(value),)
+
+
+def value_of(parts: Iterator[bytes], annotation: Any) -> Any:
+    """Return the value that `parts_of` made the next of these parts of. Raises `WireError`, and what says that a value
+    is gone."""
     try:
+        data = next(parts)
+        if not isinstance(annotation, Edges):
+            return read(data, annotation)
+        if data == BYTES:
+            return next(parts)
+        _check_size(data)
         return annotation.read(data)
-    except TavernError:
+    except StopIteration:
+        raise WireError("a part of it is missing") from None
+    except (TavernError, WireError):
         raise
     except Exception as error:  # bytes that `write` did not make may lead to any
         raise WireError(f"these bytes are no value: {type(error).__name__}: {error}") from None
+
+
+class Lending:
+    """What lends streams, each of items of a type, until its block ends."""
+
+    __slots__ = ("_mine", "_numbers", "_streams")
+
+    def __init__(self, streams: dict[int, tuple[AsyncIterator[Any], Any]], numbers: Iterator[int]) -> None:
+        self._streams = streams
+        self._numbers = numbers
+        self._mine: list[int] = []
+
+    def __enter__(self) -> Callable[[AsyncIterator[Any], Any], int]:
+        return self._lend
+
+    def _lend(self, stream: AsyncIterator[Any], item: Any) -> int:
+        number = next(self._numbers)
+        self._streams[number] = stream, item
+        self._mine.append(number)
+        return number
+
+    def __exit__(self, *error: object) -> None:
+        for number in self._mine:
+            self._streams.pop(number, None)
 
 
 class Lent:
@@ -68,22 +114,9 @@ class Lent:
         self._streams: dict[int, tuple[AsyncIterator[Any], Any]] = {}
         self._numbers = itertools.count(1)
 
-    @contextmanager
-    def during(self) -> Iterator[Callable[[AsyncIterator[Any], Any], int]]:
-        """Yield what lends a stream of items of a type; what was lent is taken back when the block ends."""
-        mine: list[int] = []
-
-        def lend(stream: AsyncIterator[Any], item: Any) -> int:
-            number = next(self._numbers)
-            self._streams[number] = stream, item
-            mine.append(number)
-            return number
-
-        try:
-            yield lend
-        finally:
-            for number in mine:
-                self._streams.pop(number, None)
+    def during(self) -> Lending:
+        """Return the block in which streams are lent, which are taken back when it ends."""
+        return Lending(self._streams, self._numbers)
 
     def read(self, number: int) -> AsyncIterator[Message]:
         """Return the items of a stream as messages, once. Raises `NotFound`."""
@@ -163,7 +196,7 @@ class Typed:
     def _read(self, parts: Message, hint: Any) -> Any:
         if len(parts) != 1:
             raise PluginFailure(f"{self._what}: its result has {len(parts)} parts", plugin=self._plugin)
-        return received(parts[0], hint, f"{self._what}: its result", self._plugin)
+        return received(parts, hint, f"{self._what}: its result", self._plugin)
 
     def arguments(self, head: Head, parts: Message, link: Link) -> dict[str, Any]:
         """Return the arguments of a call from the other side. Raises `InvalidInput`."""
@@ -188,16 +221,21 @@ class Typed:
 
 def sent(value: Any, annotation: Any, what: str, plugin: str | None) -> bytes:
     """Return a value of a plugin as bytes. Raises `PluginFailure`."""
+    (data,) = _sent_parts(value, annotation, what, plugin)
+    return data
+
+
+def _sent_parts(value: Any, annotation: Any, what: str, plugin: str | None) -> Message:
     try:
-        return write(value, annotation)
+        return parts_of(value, annotation)
     except WireError as error:
         raise PluginFailure(f"{what} is no wire value: {error}", plugin=plugin) from None
 
 
-def received(data: bytes, annotation: Any, what: str, plugin: str) -> Any:
-    """Return a value that the other side sent. Raises `PluginFailure`."""
+def received(parts: Message, annotation: Any, what: str, plugin: str) -> Any:
+    """Return the value that a message of the other side is. Raises `PluginFailure`."""
     try:
-        return read(data, annotation)
+        return value_of(iter(parts), annotation)
     except ValueError as error:  # `WireError` is one
         raise PluginFailure(f"{what} is no wire value: {error}", plugin=plugin) from None
 
@@ -208,7 +246,7 @@ async def sent_items(
     """Yield the items of a stream as messages; the stream is closed when its reader leaves."""
     try:
         async for value in stream:
-            yield (sent(value, item, what, plugin),)
+            yield _sent_parts(value, item, what, plugin)
     finally:
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
@@ -219,8 +257,8 @@ async def borrowed(link: Link, number: int, item: Any) -> AsyncGenerator[Any, No
     stream = await link.call(READ, to_json({"stream": number}))
     assert isinstance(stream, Stream)
     async with aclosing(stream):
-        async for (data,) in stream:
-            yield read(data, item)
+        async for parts in stream:
+            yield value_of(iter(parts), item)
 
 
 def is_stream(annotation: Any) -> bool:

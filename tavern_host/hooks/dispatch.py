@@ -23,7 +23,7 @@ from tavern_host.contracts.metrics import Tally
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.runtime.copying import duplicate
+from tavern_host.runtime.copying import as_it_is, duplicate
 from tavern_host.runtime.deadline import current_task, in_callers_task, uncancelled, until_given_up
 from tavern_host.runtime.in_flight import InFlight, expire
 from tavern_host.runtime.in_process import InProcessRuntime
@@ -50,8 +50,12 @@ class Implementation:
     in_flight: InFlight
 
     def invoke(self, arguments: Mapping[str, Any]) -> Any:
-        """Call it with copies of those arguments that it has a parameter for; the result may be a coroutine."""
-        copies = {name: duplicate(handed_over(arguments[name])) for name in self.info.arguments if name != "context"}
+        """Call it with copies of those arguments that it has a parameter for; the result may be a coroutine.
+
+        What reaches a plugin of another process writes the arguments out before anything is awaited: that is the copy.
+        """
+        own = duplicate if self.runtime.is_here else as_it_is
+        copies = {name: own(handed_over(arguments[name])) for name in self.info.arguments if name != "context"}
         return self.function(**copies, **({"context": self.context} if "context" in self.info.arguments else {}))
 
 

@@ -21,6 +21,8 @@ MAX_VALUES = 1_000_000
 
 _PARTED = (dict, list, tuple, BaseModel)
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
 _BYTES, _DATETIME, _DICT, _KEPT, _BLOB = "$bytes", "$datetime", "$dict", "$kept", "$blob1"
 """The only key of an object that stands for something else. A dict with such a key is wrapped into one."""
 
@@ -47,7 +49,7 @@ def decode_loose(data: bytes, kept: list[Any]) -> Any:
 
 def to_bytes(tree: Any) -> bytes:
     """Return JSON as bytes."""
-    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _ENCODER.encode(tree)
     return text.encode("utf-8", "surrogatepass")  # escaped, two lone surrogates would come back as one character
 
 

@@ -18,10 +18,10 @@ from tavern_host import Blob, CallContext
 from tavern_host.contracts.errors import PluginEnded
 from tavern_host.contracts.wire import WireError
 from tavern_host.storage.values import MAX_VALUES
-from tavern_isolation.edges import ChildEdges, Edges, Handle, HostEdges
+from tavern_isolation.edges import ChildEdges, Handle, HostEdges
 from tavern_isolation.node_values import packed, values_of
 from tavern_isolation.notes import Notes
-from tavern_isolation.typed import read, write
+from tavern_isolation.typed import parts_of, read, value_of, write
 
 
 class Tensor:
@@ -41,10 +41,10 @@ class Ends:
         self.child.take(what, numbers)
 
     def to_host(self, value: Any) -> Any:
-        return read(write(value, self.child), self.host)
+        return value_of(iter(parts_of(value, self.child)), self.host)
 
     def to_child(self, value: Any) -> Any:
-        return read(write(value, self.host), self.child)
+        return value_of(iter(parts_of(value, self.host)), self.child)
 
 
 async def turns() -> None:
@@ -87,7 +87,7 @@ async def test_any_other_value_stays_and_comes_back_as_the_same_object_as_long_a
 
 async def test_a_value_that_nobody_has_is_not_kept_for_ever(held_clock: Any) -> None:
     ends, tensor = Ends(), Tensor()
-    write(tensor, ends.child)  # the message is never read
+    parts_of(tensor, ends.child)  # the message is never read
     assert len(vars(ends.child)["_values"]) == 1
     held_clock.advance(601)
     ends.to_host(tensor)
@@ -104,7 +104,7 @@ async def test_elsewhere_the_error_names_the_slot_the_type_and_what_to_return() 
         packed({"img": Tensor()}, others.host, "o:N")
     keys, parts = packed({"a": 1, "img": image}, ends.host, "acme:N")
     with pytest.raises(PluginEnded, match="node acme:N, slot img: the process of acme that had this .* has ended"):
-        values_of(keys, tuple(parts), Ends().child, "acme:N")
+        values_of(keys, iter(parts), Ends().child, "acme:N")
 
 
 class Colour(enum.Enum):
@@ -115,12 +115,13 @@ async def test_what_no_node_may_give_is_refused_and_not_kept() -> None:
     ends = Ends()
     for value in (math.nan, 1 << 70, {1: 2}, datetime(2026, 1, 1)):
         with pytest.raises(WireError, match="must|bits|keys"):
-            write(value, ends.child)
+            parts_of(value, ends.child)
     assert isinstance(ends.to_host(Colour.RED), Handle)
 
 
 HOSTILE = {
     "no JSON": b"{",
+    "bytes that do not follow": b"\0",
     "a name that is no type of the contracts": b'\x01[["os:system", "x"]]\n{"$kept": 0}',
     "a function of the contracts": b'\x01[["tavern_host.contracts.wire:wire_value", "x"]]\n{"$kept": 0}',
     "a model that it is not": b'\x01[["tavern_host.contracts.calls:CallContext", "[]"]]\n{"$kept": 0}',
@@ -143,11 +144,12 @@ async def test_bytes_that_nobody_wrote_are_refused_and_make_nothing() -> None:
         for what, data in HOSTILE.items():
             for end in (ends.host, ends.child):
                 with failures.row(f"{what}, {type(end).__name__}"), pytest.raises((WireError, PluginEnded)):
-                    read(data, end)
+                    value_of(iter([data]), end)
         for what in ("very many values", "very many values beside texts"):
             with failures.row(f"{what}, typed"), pytest.raises(WireError, match="more than 1,000,000 values"):
                 read(HOSTILE[what], JsonValue)
     many = "," * (MAX_VALUES + 2)
     assert read(write(many, JsonValue), JsonValue) == many, "they are in a text"
-    large: Edges = ends.host
-    assert read(write(many.encode(), large), large) == many.encode()
+    large = many.encode()
+    mark, part = parts_of(large, ends.host)
+    assert part is large and value_of(iter([mark, part]), ends.child) is large, "and bytes are not looked through"

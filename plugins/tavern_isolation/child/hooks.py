@@ -74,7 +74,7 @@ class ChildHooks:
         """Pass a value through every implementation."""
         first, *_ = self._known.spec(hook).__tavern_hook__.arguments  # type: ignore[attr-defined]
         (data,) = await self._ask(hook, "filter", {first: value, **arguments})
-        answer: T = received(data, answer_type(self._crossing(hook).hints, "filter", first), hook, self._way.plugin)
+        answer: T = received((data,), answer_type(self._crossing(hook).hints, "filter", first), hook, self._way.plugin)
         return answer
 
     async def _ask(self, hook: str, how: str, arguments: dict[str, Any]) -> Message:
@@ -87,7 +87,7 @@ class ChildHooks:
     def _answers(self, hook: str, how: str, answer: Message) -> list[HookResult[Any]]:
         kind = answer_type(self._crossing(hook).hints, how)
         return [
-            ChildAnswer(self._way, plugin, code, settings, received(data, kind, hook, plugin))
+            ChildAnswer(self._way, plugin, code, settings, received((data,), kind, hook, plugin))
             for (plugin, code, settings), data in zip(json.loads(answer[0]), answer[1:], strict=True)
         ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -16,7 +16,7 @@ from tavern_isolation.edges import ChildEdges, Edges
 from tavern_isolation.frames import Message
 from tavern_isolation.link import Link
 from tavern_isolation.node_values import packed, values_of
-from tavern_isolation.typed import Head, borrowed, write
+from tavern_isolation.typed import Head, borrowed, parts_of
 
 
 class Nodes:
@@ -39,20 +39,21 @@ class Nodes:
             return ()
         runner, what = self._runners[head["runner"]], self._types[head["runner"]]
         if name == "node.open":
-            self._instances[head["object"]] = runner.open(self._values(head["keys"], parts, what))
+            self._instances[head["object"]] = runner.open(self._values(head["keys"], iter(parts), what))
             return ()
         if name == "node.close":
             await self._instances.pop(head["object"]).close()
             return ()
         if name in ("node.change", "node.act"):
-            inputs = self._values(head["keys"], parts[: len(head["keys"])], what)
-            config = self._values(head["config"], parts[len(head["keys"]) :], what)
+            rest = iter(parts)
+            inputs = self._values(head["keys"], rest, what)
+            config = self._values(head["config"], rest, what)
             if name == "node.change":
                 return (json.dumps(await runner.change(inputs, config)).encode(),)
             return (json.dumps(await runner.act(head["action"], inputs, config)).encode(),)
         instance = self._instances[head["object"]]
         call = decode(parts[0], NodeCall | None)
-        inputs = self._values(head["keys"], parts[1:], what)
+        inputs = self._values(head["keys"], iter(parts[1:]), what)
         inputs |= {key: borrowed(self._link, number, self.edges) for key, number in head["streams"].items()}
         report = self._reporter(head["report"])
         if name == "node.run":
@@ -61,7 +62,7 @@ class Nodes:
             return _stream(instance.stream(inputs, call, report), self.edges, what)
         return _items(instance, inputs, call, report, self.edges)
 
-    def _values(self, keys: list[str], parts: Message, what: str) -> dict[str, Any]:
+    def _values(self, keys: list[str], parts: Iterator[bytes], what: str) -> dict[str, Any]:
         return values_of(keys, parts, self.edges, what)
 
     def _reporter(self, number: int) -> Any:
@@ -92,4 +93,4 @@ async def _items(
         stream = instance.items(inputs, call, report)
         async with aclosing(stream):  # type: ignore[type-var]
             async for item in stream:
-                yield (write(item, edges),)
+                yield parts_of(item, edges)

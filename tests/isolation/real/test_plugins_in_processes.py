@@ -264,6 +264,18 @@ async def test_a_hook_runs_in_another_process_and_with_the_present_settings(host
     assert (await run(host)).metadata["word"] == "hey", "it knows before it is asked"
 
 
+async def test_a_hook_gets_what_it_was_called_with_whatever_its_caller_does_while_a_process_starts(host: Host) -> None:
+    process, metadata = pid(host), {"some": [1]}
+    os.kill(process, signal.SIGKILL)
+    await until(lambda: not is_there(process), "it has ended")
+    request = RunRequest(workflow=Workflow(name="w"), metadata=metadata)
+    dispatcher = host._manager.dispatcher
+    asked = asyncio.create_task(dispatcher.filter("tavern_before_execute", request, {"call": host.call()}))
+    await asyncio.sleep(0)
+    request.metadata["some"].append(2)  # type: ignore[union-attr]
+    assert (await asked).metadata["some"] == [1]
+
+
 async def test_what_a_hook_raises_denies_and_its_veto_says_why(host: Host) -> None:
     with pytest.raises(Vetoed, match="acme refused: not today"):
         await run(host, ask="refuse")
