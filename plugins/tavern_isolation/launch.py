@@ -106,8 +106,9 @@ def _innermost_last(mounts: Iterable[SandboxMount]) -> list[SandboxMount]:
     """One mount for each place, and none that another one shows already in the same way."""
     kept: dict[str, SandboxMount] = {}
     for mount in sorted(mounts, key=lambda one: (one.target.count("/"), one.mode == "write")):
-        around = [one for one in kept.values() if Path(mount.target).is_relative_to(one.target)]
-        if not around or around[-1].mode != mount.mode:
+        place = Path(mount.target)
+        around = next((kept[path] for path in map(str, (place, *place.parents)) if path in kept), None)
+        if around is None or around.mode != mount.mode:
             kept[mount.target] = mount
     return [*kept.values()]
 
