@@ -10,9 +10,9 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from tavern_host.contracts.plugins import GROUP
 from tavern_isolation.installed_packages import (
     NONE,
     Packages,
+    Pieces,
     find,
     installed_in,
     is_of_extra,
@@ -50,15 +51,29 @@ class Environment:
     part of the environment (`-S`). `folders` are searched for modules in this order, and after them one with all
     `packages` in it: single ones, by the path that each has below that folder (`yaml`, `google/protobuf`,
     `acme-1.0.dist-info`). `hash` is another one when a dependency, the interpreter or the machine is another; `python`
-    is a version such as `3.13.1`; `built` are those of `folders` that were built, now or before.
+    is a version such as `3.13.1`; `built` are those of `folders` that were built, now or before. Which files there are
+    is found out when it is asked for: `folders` and `packages` block, and raise as `Packages.pieces`.
     """
 
     interpreter: Path
-    folders: tuple[Path, ...]
-    packages: Mapping[str, Path]
     hash: str
     python: str
     built: tuple[Path, ...]
+    read: Callable[[], Pieces] = field(compare=False, repr=False)
+
+    @cached_property
+    def _pieces(self) -> Pieces:
+        return self.read()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """What is searched for modules."""
+        return (*self.built, *self._pieces.folders)
+
+    @property
+    def packages(self) -> Mapping[str, Path]:
+        """Single packages by path."""
+        return self._pieces.packages
 
 
 @dataclass(frozen=True)
@@ -123,13 +138,11 @@ def _environment(chosen: Python, own: Packages, base: Packages, *sites: Path) ->
     """Return an environment of what was built (`sites`), of distributions beside the host, and of those of the `base`
     whose place none takes. Blocking."""
     taken = {*own.distributions}.union(*(installed_in(site).distributions for site in sites))
-    pieces = own.pieces() | base.pieces(taken, metadata=False)
     facts = [_FORMAT, str(chosen.program), chosen.version, platform.system(), platform.machine(), *platform.libc_ver()]
     facts += [*own.versions, "", *base.versions, "", *(site.parent.parent.name for site in sites)]
     return Environment(
         interpreter=chosen.program,
-        folders=(*sites, *pieces.folders),
-        packages=pieces.packages,
+        read=lambda: own.pieces() | base.pieces(taken, metadata=False),
         hash=hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:40],
         python=chosen.version,
         built=sites,

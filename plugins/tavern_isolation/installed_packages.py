@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from email import message_from_string
 from functools import cached_property
 from importlib.machinery import all_suffixes
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from importlib_metadata import Distribution
 from packaging.markers import Marker
@@ -80,7 +82,7 @@ def required(
 def installed_in(folder: Path) -> Packages:
     """Return all that is installed in a folder, and what its distributions require of each other."""
     found: dict[str, Distribution] = {
-        canonicalize_name(one.name): one for one in Distribution.discover(path=[str(folder)])
+        canonicalize_name(one.name): one for one in map(_Read, Distribution.discover(path=[str(folder)]))
     }
     walk = _Walk([str(folder)], ())
     for name in found:
@@ -90,8 +92,29 @@ def installed_in(folder: Path) -> Packages:
 
 def find(name: str, path: Sequence[str]) -> Distribution | None:
     """Return the first distribution of a name on a path, but what a broken installation left."""
-    found = Distribution.discover(name=name, path=list(path))
-    return next((one for one in found if one.read_text("METADATA") or one.read_text("PKG-INFO")), None)
+    found = map(_Read, Distribution.discover(name=name, path=list(path)))
+    return next((one for one in found if one.metadata), None)
+
+
+class _Read(Distribution):
+    """A distribution whose metadata are read once, without the page of text that most have after them."""
+
+    def __init__(self, found: Distribution) -> None:
+        self._found = found
+
+    def read_text(self, filename: str) -> str | None:
+        """Return one of the files about it."""
+        return self._found.read_text(filename)
+
+    def locate_file(self, path: Any) -> Any:
+        """Return where one of its files is."""
+        return self._found.locate_file(path)
+
+    @cached_property
+    def metadata(self) -> Any:
+        """The fields; none where there are no metadata."""
+        text = self.read_text("METADATA") or self.read_text("PKG-INFO") or ""
+        return message_from_string(text.partition("\n\n")[0])
 
 
 class _Walk:

@@ -20,6 +20,9 @@ class Catalogue(Protocol):
 
     interfaces: Mapping[str, type[ServiceInterface]]
 
+    def place(self, service: str) -> str:
+        """Return where the interface of a service is, as `module:Class`, without importing it."""
+
     @property
     def hooks(self) -> Mapping[str, HookInfo]:
         """Every hook by name."""
@@ -82,12 +85,13 @@ def references(catalogue: Catalogue, plugin: str) -> tuple[dict[str, str], dict[
     hooks: dict[str, str] = {}
     published: dict[str, str] = {}
     own = {name for name, info in catalogue.hooks.items() if info.caller == f"plugin:{plugin}"}
-    specs = {name: catalogue.spec(name) for name in catalogue.hooks}
-    for places, all_of_them in ((services, catalogue.interfaces), (hooks, specs)):
-        for name, one in all_of_them.items():
-            if is_importable(one.__module__):
-                places[name] = reference_of(one)
-            elif name not in own and not name.startswith(f"{plugin}."):
-                with suppress(InvalidInput):  # it cannot be described, so that it is not there
-                    published[name] = description_of(one)
+    interface: Callable[[str], Any] = catalogue.interfaces.__getitem__
+    found = [(services, name, catalogue.place(name), interface) for name in catalogue.interfaces]
+    found += [(hooks, name, reference_of(catalogue.spec(name)), catalogue.spec) for name in catalogue.hooks]
+    for places, name, place, one in found:
+        if is_importable(place.partition(":")[0]):
+            places[name] = place
+        elif name not in own and not name.startswith(f"{plugin}."):
+            with suppress(InvalidInput):  # it cannot be described, so that it is not there
+                published[name] = description_of(one(name))
     return services, hooks, published

@@ -108,6 +108,8 @@ class IsolatedRuntime(InProcessRuntime):
             await self.child.start()
             kept = await self._registered(key)
             await asyncio.to_thread(descriptors.write, self._file, kept)
+        elif self._sandboxing is not None:
+            self._sandboxing.prove()
         await asyncio.to_thread(self._make_stand_ins)
         self.requests.follow_settings()
 

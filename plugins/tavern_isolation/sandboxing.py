@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack, aclosing
 from dataclasses import replace
 from socket import socket
 from typing import Any
@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.manifest import Runtime
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation.carriers import Carrier, SandboxedProcess
@@ -22,7 +23,7 @@ from tavern_isolation.package_check import check_against
 from tavern_isolation.status import folder_of
 from tavern_scripts.api.environments import PackageBuilder, package_builder
 from tavern_scripts.api.sandbox import machine_sandbox, reaching
-from tavern_scripts.api.scripts import no_input
+from tavern_scripts.api.scripts import SandboxLaunch, SandboxOutput, no_input
 
 _BUILDING = "extensions.tavern-scripts.buildScripts"
 _ADVISORIES = "extensions.tavern-operations.advisoryDatabase"
@@ -48,6 +49,18 @@ class _HostAudit:
         return number
 
 
+class _Machine:
+    """The sandbox of this machine for builds, which is tried out when one begins."""
+
+    async def run(self, launch: SandboxLaunch, stdin: AsyncIterator[bytes]) -> AsyncGenerator[SandboxOutput, None]:
+        """Run a program; see `api.scripts.ScriptBackend`. Raises `ServiceUnavailable` where no sandbox holds."""
+        sandbox = await machine_sandbox()
+        outputs: Any = sandbox.backend.run(launch, stdin)
+        async with aclosing(outputs):
+            async for output in outputs:
+                yield output
+
+
 class Sandboxing:
     """The sandbox of one plugin. `environment` is there once a child was started. `setting` says what the operator says
     for the full key of a setting."""
@@ -61,13 +74,11 @@ class Sandboxing:
         self.environment: Environment | None = None
 
     async def prepare(self) -> Environment:
-        """Make ready what takes long, and return the plugin's packages. Raises `ServiceUnavailable` where no sandbox
-        holds, and what making the environment raises."""
-        sandbox, source, context = await machine_sandbox(), self._source, self._context
+        """Make ready what takes long, and return the plugin's packages. Raises what making the environment raises."""
+        source, context = self._source, self._context
         folder = folder_of(context.project) / "environments"
-        builder = package_builder(
-            self._recording(), folder, sandbox.backend, build_scripts=self._setting(_BUILDING) is True
-        )
+        machine: Any = _Machine()  # a build runs it, and does nothing else with it
+        builder = package_builder(self._recording(), folder, machine, build_scripts=self._setting(_BUILDING) is True)
         builds = Builds(builder, self._report, check_against(context, source.name, self._setting(_ADVISORIES)))
         environment = await environment_of(
             source.name,
@@ -99,6 +110,17 @@ class Sandboxing:
     def _report(self, line: str) -> None:
         self._context.log.info("its packages: %s", line)
 
+    def prove(self) -> None:
+        """Have the sandbox tried out meanwhile, for a plugin whose process is not needed yet."""
+
+        async def proof() -> None:
+            try:
+                await machine_sandbox()
+            except ServiceUnavailable as error:
+                self._context.hooks.report(self._source.name, f"its process cannot be started: {error.message}")
+
+        self._context.tasks.spawn(proof(), name="proof of its sandbox")
+
     def inside(self) -> str | None:
         """The plugin's folder as its child sees it: a package is among all others there."""
         source = self._source
@@ -107,7 +129,8 @@ class Sandboxing:
         return None if source.root is None else str(source.root)
 
     async def carry(self, end: socket) -> Carrier:
-        """Start a child. Raises as `prepare`, and `InvalidInput` for what the manifest asks for and cannot be given."""
+        """Start a child. Raises as `prepare`, `ServiceUnavailable` where no sandbox holds, and `InvalidInput` for what
+        the manifest asks for and cannot be given."""
         environment, sandbox = await self.prepare(), await machine_sandbox()
         source, context = self._source, self._context
         user = user_of(context.project.id, source.name)

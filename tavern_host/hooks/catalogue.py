@@ -83,6 +83,11 @@ class Catalogue:
                 self._specs[spec.__name__], self._hooks[spec.__name__] = spec, spec.__tavern_hook__
         return self._all_hooks
 
+    def place(self, service: str) -> str:
+        """Return where the interface of a service is, as `module:Class`, without importing it."""
+        found = self._interfaces.data[service]
+        return found if isinstance(found, str) else f"{found.__module__}:{found.__qualname__}"
+
     def hooks_with(self, plugin: str, published: Published) -> dict[str, HookInfo]:
         """Return all hooks, those that a plugin is about to publish included."""
         own = {name: _info(plugin, function) for name, function in published.hooks.items()}

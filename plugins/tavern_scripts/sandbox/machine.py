@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
+from weakref import WeakKeyDictionary
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import system_call
@@ -19,16 +21,18 @@ from tavern_scripts.sandbox.choose import choose, host_candidates, refusal
 from tavern_scripts.sandbox.watch import memory_in_use, tree
 
 _proven: list[MachineSandbox] = []
+_proving: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
 async def proven() -> MachineSandbox:
     """Return the sandbox in which all holds that was tried out, once in this process. Raises `ServiceUnavailable`."""
-    if not _proven:
-        log = logging.getLogger("tavern.sandbox")
-        chosen, reports = await choose(host_candidates(allow_degraded=False, allow_unsandboxed=False, log=log))
-        if chosen is None:
-            raise ServiceUnavailable(refusal(reports))
-        _proven[:] = [MachineSandbox(chosen.name, chosen.backend)]
+    async with _proving.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        if not _proven:
+            log = logging.getLogger("tavern.sandbox")
+            chosen, reports = await choose(host_candidates(allow_degraded=False, allow_unsandboxed=False, log=log))
+            if chosen is None:
+                raise ServiceUnavailable(refusal(reports))
+            _proven[:] = [MachineSandbox(chosen.name, chosen.backend)]
     return _proven[0]
 
 

@@ -232,6 +232,23 @@ async def test_without_a_sandbox_it_is_refused_and_with_the_operators_word_it_ru
     assert any("WITHOUT A SANDBOX" in record.message for record in caplog.records)
 
 
+async def test_a_machine_that_lost_its_sandbox_says_so_and_starts_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking(tmp_path)
+    async with host_of(tmp_path) as host:
+        assert (await tried(host, one="1"))["one"] == "1"
+    monkeypatch.setattr(machine, "_proven", [])
+    monkeypatch.setattr(choose, "find_bubblewrap", list)
+    async with host_of(tmp_path) as host:
+        await until(lambda: bool(host.plugin("acme").problems), "it is tried out while the host runs")
+        (problem,) = host.plugin("acme").problems
+        assert "its process cannot be started" in problem.message and "bubblewrap was not found" in problem.message
+        with pytest.raises(Vetoed, match="could not be started: .*bubblewrap was not found"):
+            await tried(host, one="1")
+        assert process(host).pid is None
+
+
 # --- the operator ----------------------------------------------------------------------------------------
 
 
