@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import Misconfigured, PermissionDenied
 from tavern_host.contracts.plugins import GROUP
 from tavern_isolation.installed_packages import (
@@ -126,6 +127,12 @@ async def environment_of(
     except Misconfigured as error:
         details: dict[str, Any] = error.info.details
         raise Misconfigured(f"{plugin}: {error.message}", plugin=plugin, **details) from None
+
+
+def environments_in(context: PluginContext) -> Path:
+    """Return the folder of what is built for the plugins of a project, whichever of them this context is of: among the
+    operator's files, since a project from elsewhere must not bring code that runs."""
+    return context.operator_dir.parents[1] / "isolation" / "environments"
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
-from tavern_isolation.status import folder_of
+from tavern_isolation.environment import environments_in
 from tavern_scripts.api.environments import package_builder
 from tavern_scripts.api.sandbox import machine_sandbox
 
@@ -21,7 +21,7 @@ async def review_notes(plugin: ReviewedPlugin, context: PluginContext) -> list[R
     lines = []
     try:
         sandbox = await machine_sandbox()
-        builder = package_builder(context, folder_of(context.project) / "environments", sandbox.backend)
+        builder = package_builder(context, environments_in(context), sandbox.backend)
         declared = await asyncio.to_thread(builder.declared, Path(plugin.root))
         requirements = declared.requirements if declared is not None else []
     except TavernError as error:

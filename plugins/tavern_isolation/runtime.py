@@ -349,13 +349,8 @@ class IsolatedRuntime(InProcessRuntime):
         if "original" in named:
             self.requests.originals[number] = service, named["original"]
         types, parts = self._packed(arguments)
-        head = {
-            "object": number,
-            "handler": handler,
-            "service": service,
-            "types": types,
-            "original": "original" in named,
-        }
+        head = {"object": number, "handler": handler, "service": service, "types": types}
+        head |= {"original": "original" in named}
         place = Place(self.plugin, self.child, self.lent, self._notes, self._loop)
         opened = StandIn(place, protocol, head, parts, self._fact(handler).methods)
         is_on_thread = asyncio._get_running_loop() is not self._loop  # of a provider, which waits for it
@@ -373,11 +368,8 @@ class IsolatedRuntime(InProcessRuntime):
             "types": types,
             "answer": reference_of(type(descriptor)) if answer is not None else "",
         }
-        crossing = Typed(
-            f"{handler} of {self.plugin}",
-            {"return": JsonValue if answer is None else answer},
-            plugin=self.plugin,
-        )
+        hints = {"return": JsonValue if answer is None else answer}
+        crossing = Typed(f"{handler} of {self.plugin}", hints, plugin=self.plugin)
         asked = partial(self.ask, "call", head, *parts)
         return crossing.stream_of(asked) if get_origin(answer) is AsyncIterator else crossing.result_of(asked)
 

@@ -17,10 +17,9 @@ from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_host.contracts.manifest import Runtime
 from tavern_host.runtime.source import PluginSource
 from tavern_isolation.carriers import Carrier, SandboxedProcess
-from tavern_isolation.environment import Builds, Environment, environment_of
+from tavern_isolation.environment import Builds, Environment, environment_of, environments_in
 from tavern_isolation.launch import PACKAGES, hand_over, launch_of, user_of
 from tavern_isolation.package_check import check_against
-from tavern_isolation.status import folder_of
 from tavern_scripts.api.environments import PackageBuilder, package_builder
 from tavern_scripts.api.sandbox import machine_sandbox, reaching
 from tavern_scripts.api.scripts import SandboxLaunch, SandboxOutput, no_input
@@ -76,7 +75,7 @@ class Sandboxing:
     async def prepare(self) -> Environment:
         """Make ready what takes long, and return the plugin's packages. Raises what making the environment raises."""
         source, context = self._source, self._context
-        folder = folder_of(context.project) / "environments"
+        folder = environments_in(context)
         machine: Any = _Machine()  # a build runs it, and does nothing else with it
         builder = package_builder(self._recording(), folder, machine, build_scripts=self._setting(_BUILDING) is True)
         builds = Builds(builder, self._report, check_against(context, source.name, self._setting(_ADVISORIES)))

@@ -35,6 +35,7 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sq
 _SIDES = ("-wal", "-shm", "-journal")
 _PASSED_OVER = {f"{PROJECT}/.tavern/{name}" for name in ("cache", "log", "plugins/tavern-scripts/environments")} | {
     f"{STATE}/hosts",
+    f"{STATE}/isolation",
     f"{STATE}/served",
 }
 """What is rebuilt, the log, and what says which hosts run."""

@@ -67,7 +67,8 @@ def saved(project: Path, tmp_path: Path) -> Path:
     write_plugin(project / "plugins" / "acme", {"__init__.py": GREETS_IN_ITS_OWN_WAY}, **INTERCEPTING)
     assert tavern("--project", project, "plugins", "grant", "acme").code == 0
     files, cache = project / "files", project / ".tavern" / "cache"
-    for folder in (files, cache):
+    built = Host(project).folders.project_state(Host(project).project) / "isolation" / "environments"
+    for folder in (files, cache, built):
         folder.mkdir(parents=True, exist_ok=True)
     (files / "run.sh").write_text("echo")
     (files / "run.sh").chmod(0o755)
@@ -75,6 +76,7 @@ def saved(project: Path, tmp_path: Path) -> Path:
     (files / "uv.lock").write_text("")
     (files / "link").symlink_to("run.sh")
     (cache / "x").write_text("derived")
+    (built / "x").write_text("built")
     file = tmp_path / "inn.backup"
     ran = tavern("--project", project, "backup", file, "--json")
     assert ran.code == 0, ran.err

@@ -63,7 +63,7 @@ def test_a_project_is_restored_elsewhere_with_its_grants(project: Path, saved: P
     assert sorted(path.name for path in (moved / "files").iterdir()) == ["run.sh", "uv.lock"]
     about = (moved / "files" / "run.sh").stat()
     assert (about.st_mtime_ns, stat.S_IMODE(about.st_mode)) == (10**18, 0o755)
-    assert not (moved / ".tavern" / "cache").exists()
+    assert not (moved / ".tavern" / "cache").exists() and not (state_of(moved) / "isolation").exists()
     assert (moved / "workflows").is_dir()
     shown = tavern("--project", moved, "plugins", "show", "acme", "--json").json()
     assert shown["state"] == "discovered"

@@ -13,7 +13,8 @@ from aiohttp.test_utils import TestServer
 from helpers.command_line import tavern
 from helpers.repetition import Failures
 
-from tavern_host import Host
+from tavern_host import Folders, Host
+from tavern_host.context import Project
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.events import Event
 from tavern_operations.advisories.database import compare
@@ -113,7 +114,9 @@ def test_host_and_scripts_are_compared(tmp_path: Path) -> None:
     (content / "site" / "acme-1.0.dist-info").mkdir(parents=True)
     (content / "site" / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
     (content.parent / "record.json").write_text(json.dumps({"source": "requirements.txt"}))
-    other = project / ".tavern" / "isolation" / "environments" / "0b" / "content" / "site"
+    other = (
+        Folders.of_user().project_state(Project.of(project)) / "isolation" / "environments" / "0b" / "content" / "site"
+    )
     (other / "mead-1.0.dist-info").mkdir(parents=True)
     (other / "mead-1.0.dist-info" / "METADATA").write_text("Name: mead\nVersion: 1.0\n")
     database.mkdir()

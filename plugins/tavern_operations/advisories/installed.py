@@ -42,7 +42,8 @@ def installed(context: PluginContext) -> list[Installed]:
     with suppress(OSError, ValueError):  # `tavern plugins list` says so
         for package in Packages.read(folder).packages.values():
             found += _python([str(folder / package.folder)], f"plugin {', '.join(package.plugins)}")
-    folders = {"script": context.data_dir.with_name("tavern-scripts"), "plugin": context.project.private / "isolation"}
+    apart = context.operator_dir.parents[1] / "isolation"
+    folders = {"script": context.data_dir.with_name("tavern-scripts"), "plugin": apart}
     for kind, place in folders.items():
         for environment in sorted((place / "environments").glob("*/content")):
             named = f"{kind} environment {environment.parent.name[:12]}{_source(environment.parent)}"

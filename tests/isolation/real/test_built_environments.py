@@ -194,6 +194,12 @@ def plugin(tmp_path: Path, name: str, requirement: str, says: str, **runtime: st
     write(root / "pyproject.toml", project(*filter(None, [requirement]), name=name))
 
 
+def built(place: Host | Path) -> list[Path]:
+    """The environments below a folder, or in the operator's folder for the project of a host."""
+    folder = place if isinstance(place, Path) else place.folders.project_state(place.project)
+    return [*folder.rglob("environments/*/content")]
+
+
 async def metadata_of(host: Host) -> dict[str, Any]:
     """Return what plugins put into the metadata of a run."""
     return (await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=Workflow(name="w")))).metadata
@@ -209,6 +215,7 @@ async def test_contradicting_plugins_work_on_one_run(tmp_path: Path, links: Path
     names = ("acme-old", "acme-new", "acme-lost")
     async with Host(tmp_path / "project", trust=names) as host:
         assert await metadata_of(host) == {"acme-old": "1.0", "acme-new": "2.0"}
+        assert len(built(host)) == 2 and not built(tmp_path / "project"), "no project can bring one"
         lost = host.plugin("acme-lost")
         assert lost.state is PluginState.FAILED
         assert "acme-lost: what pyproject.toml asks for could not be installed" in lost.problems[0].message
@@ -220,7 +227,7 @@ async def test_a_review_says_what_a_plugin_requires_and_installs_nothing(tmp_pat
     host.link()
     (note,) = await host.notes(host.plugin("acme"), Host(tmp_path / "project", third_party=False))
     assert (note.key, note.rows) == ("packages", [["beta>=2"]])
-    assert not [*(tmp_path / "project").rglob("environments/*/content")]
+    assert not built(host)
 
 
 async def test_what_the_operator_says_of_packages_holds(tmp_path: Path, links: Path) -> None:
