@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.harness import Result, compare_awaited, compare_once, measured
 from benchmarks.isolatedhosts import hosts
+from benchmarks.isolationfloods import floods
 from tavern_host import Host
 from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.workflows import Workflow
@@ -349,4 +350,5 @@ FIGURES = {
     "sandbox": lambda: asyncio.run(_sandboxed()),
     "idle": lambda: asyncio.run(_idle()),
     "hosts": hosts,
+    "floods": floods,
 }
