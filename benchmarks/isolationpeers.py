@@ -20,7 +20,7 @@ from functools import partial
 from multiprocessing.managers import BaseManager
 from pathlib import Path
 
-from benchmarks.harness import Result, compare_awaited
+from benchmarks.harness import Result, awaited, compare_awaited
 from benchmarks.isolation import Acme, _acme
 
 Call = Callable[[], object]
@@ -104,6 +104,7 @@ def _pyro(place: Path) -> Iterator[Call]:
             return proxy.same(TEXT)
 
         yield call
+        proxy._pyroClaimOwnership()
 
 
 PEERS = {"multiprocessing": _multiprocessing, "rpyc": _rpyc, "Pyro5": _pyro}
@@ -113,6 +114,7 @@ async def _calls() -> list[Result]:
     results = []
     with tempfile.TemporaryDirectory() as place:
         async with _acme(Path(place), "process") as acme:
+            await awaited(acme.node, 3_000)  # what a host does once after its start is over by then
             for name, peer in PEERS.items():
                 if importlib.util.find_spec(name) is None:
                     print(f"{name} is not installed", file=sys.stderr)
