@@ -221,6 +221,47 @@ async def test_contradicting_plugins_work_on_one_run(tmp_path: Path, links: Path
         assert "acme-lost: what pyproject.toml asks for could not be installed" in lost.problems[0].message
 
 
+NODES = """
+import sys
+from tavern_host import JsonValue, node
+
+@node(type="Add")
+async def add(values: JsonValue) -> JsonValue:
+    import numpy
+    done = numpy.array(values["numbers"]) + 1
+    return {"numbers": done.tolist(), "by": [*values["by"], [numpy.__version__, sys.version_info[1]]]}
+"""
+
+
+@pytest.mark.extended  # it installs 100 MB from the machine's package index
+@pytest.mark.timeout(900)
+async def test_two_versions_of_numpy_and_another_python_work_on_one_workflow(tmp_path: Path) -> None:
+    async with bench(tmp_path / "bench") as made:
+        minor = (await another_python(made)).version.rpartition(".")[0]
+    wanted = {"acme-old": ("numpy==1.26.4", ""), "acme-new": ("numpy>=2,<3", ""), "acme-other": ("numpy>=2,<3", minor)}
+    nodes: list[dict[str, Any]] = []
+    edges: list[dict[str, Any]] = []
+    for at, (name, (requirement, python)) in enumerate(wanted.items()):
+        plugin(tmp_path, name, requirement, "1", **({"python": python} if python else {}))
+        root = tmp_path / "project" / "plugins" / name
+        with (root / "plugin.yaml").open("a") as manifest:
+            manifest.write("nodes: {entry: nodes.py}\n")
+        (root / "nodes.py").write_text(NODES)
+        nodes.append({"id": f"n{at}", "type": f"{name}:Add"})
+        ends = {"source": f"n{at - 1}", "target": f"n{at}", "sourceHandle": "result", "targetHandle": "values"}
+        edges += [{"id": f"e{at}", **ends}] if at else []
+    nodes[0]["inputValues"] = {"values": {"numbers": [1.5, 2], "by": []}}
+    workflow = Workflow.model_validate({"name": "w", "nodes": nodes, "edges": edges})
+    async with Host(tmp_path / "project", trust=[*wanted]) as host:
+        assert [one.problems for one in host.plugins() if one.name in wanted and one.problems] == []
+        run = await host.services.get(EXECUTION_ENGINE).run(RunRequest(workflow=workflow))
+    assert run.error is None, run.error
+    result = run.nodes["n2"].output["result"]
+    by = [version.partition(".")[0] + "." + str(python) for version, python in result["by"]]
+    mine, other = host_python().version.split(".")[1], minor.split(".")[1]
+    assert result["numbers"] == [4.5, 5] and by == [f"1.{mine}", f"2.{mine}", f"2.{other}"]
+
+
 async def test_a_review_says_what_a_plugin_requires_and_installs_nothing(tmp_path: Path, links: Path) -> None:
     plugin(tmp_path, "acme", "beta>=2", "1")
     host = Host(tmp_path / "project", trust=[])
