@@ -223,11 +223,10 @@ async def test_contradicting_plugins_work_on_one_run(tmp_path: Path, links: Path
 
 NODES = """
 import sys
-from pydantic import JsonValue
 from tavern_host import node
 
 @node(type="Add")
-async def add(values: JsonValue) -> JsonValue:
+async def add(values: dict) -> dict:
     import numpy
     done = numpy.array(values["numbers"]) + 1
     return {"numbers": done.tolist(), "by": [*values["by"], [numpy.__version__, sys.version_info[1]]]}
