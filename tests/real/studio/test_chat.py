@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 from playwright.async_api import Route, expect
@@ -60,7 +61,26 @@ async def test_messages_are_edited_and_answered_again_and_nothing_is_lost(studio
     await page.reload()
     await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
     await expect(page.get_by_role("link", name="greet ada please")).to_be_visible()
+    await _an_answer_in_other_words(studio)
     await _trace_that_is_read_slowly(studio)
+
+
+async def _an_answer_in_other_words(studio: Studio) -> None:
+    """Reword an answer; what was said before it stays, and the tree shows both wordings."""
+    page = studio.page
+    await page.get_by_role("button", name="Edit the answer").click()
+    wording = page.get_by_role("textbox", name="Edit the answer")
+    await expect(wording).to_have_value(re.compile("Done. I greeted Ada"))
+    await wording.fill("Ada was greeted.\n\n```json\n[1]\n```")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_text("Ada was greeted.")).to_be_visible()
+    await expect(page.get_by_text("Done. I greeted Ada for you")).to_have_count(0)
+    await expect(page.locator("summary", has_text="workflow:greeting")).to_be_visible()
+    await expect(page.locator("figure .tok-number", has_text="1")).to_be_visible()
+    await page.get_by_role("button", name="Branches").click()
+    tree = page.get_by_role("dialog", name="Branches")
+    await tree.get_by_role("button", name=re.compile("Done. I greeted Ada")).click()
+    await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
 
 
 async def _trace_that_is_read_slowly(studio: Studio) -> None:

@@ -184,11 +184,10 @@ export class Conversation {
     }
   }
 
-  /** A trace has what the agent said; the message may have been reworded since. */
+  /** A trace has what the agent said; a message that was reworded since is of no run. */
   private reworded({ final, parts, runId }: Turn): void {
-    const text = final?.message.content;
     const last = parts.findLast((part) => part.kind === "text");
-    if (text && last && !this.fragments.has(runId!) && last.text.trim() !== text.trim()) last.text = text;
+    if (last && final?.message.content && final.runId !== runId) last.text = final.message.content;
   }
 
   private showActive(run: Schemas["AgentRun"], made: Turn[]): void {
