@@ -19,6 +19,7 @@ from tavern_agents.api.histories import (
     HistorySummary,
 )
 from tavern_agents.history_exchange import export_history, import_history
+from tavern_agents.history_titles import read_summaries
 from tavern_agents.history_tree import (
     Place,
     add_messages,
@@ -39,7 +40,7 @@ from tavern_agents.history_tree import (
     require,
     turn_start,
 )
-from tavern_agents.rows import message_body, moment
+from tavern_agents.rows import message_body
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
@@ -70,14 +71,10 @@ class Histories(ChatHistory):
 
     async def list_histories(self, *, limit: int = 50, offset: int = 0) -> list[HistorySummary]:
         """Return conversations, the latest changed first."""
-        query = "SELECT id, messages, created, changed FROM histories ORDER BY changed DESC, id LIMIT ? OFFSET ?"
         values = (max(1, min(limit, 1000)), max(0, offset))
 
         def work(connection: sqlite3.Connection) -> list[HistorySummary]:
-            return [
-                HistorySummary(id=id, messages=messages, created_at=moment(created), changed_at=moment(changed))
-                for id, messages, created, changed in connection.execute(query, values)
-            ]
+            return read_summaries(connection, "ORDER BY h.changed DESC, h.id LIMIT ? OFFSET ?", values)
 
         return await self._database.read(work, [])
 
@@ -262,6 +259,18 @@ class Histories(ChatHistory):
             require(connection, history_id)
             find_branch(connection, history_id, branch)
             rename_branch(connection, history_id, branch, new)
+            return read_details(connection, history_id)
+
+        return await self._change(history_id, work, "renamed")
+
+    async def rename_history(
+        self, history_id: str, title: str | None, *, call: CallContext | None = None
+    ) -> HistoryDetails:
+        """Give a conversation a title. Raises `NotFound`, `InvalidInput`."""
+        given = None if title is None else named(title, "the title of a conversation")
+
+        def work(connection: sqlite3.Connection) -> HistoryDetails:
+            connection.execute("UPDATE histories SET title = ? WHERE id = ?", (given, history_id))
             return read_details(connection, history_id)
 
         return await self._change(history_id, work, "renamed")

@@ -20,8 +20,8 @@ _SHOWN = 60
 async def list_histories(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Show conversations, the latest changed first."""
     found = await context.services.get(CHAT_HISTORY).list_histories(limit=arguments["limit"])
-    rows = [[one.id, str(one.messages), f"{one.changed_at:%Y-%m-%d %H:%M:%S}"] for one in found]
-    yield CommandOutput(kind="table", columns=["conversation", "messages", "changed (UTC)"], rows=rows)
+    rows = [[one.id, one.title, str(one.messages), f"{one.changed_at:%Y-%m-%d %H:%M:%S}"] for one in found]
+    yield CommandOutput(kind="table", columns=["conversation", "title", "messages", "changed (UTC)"], rows=rows)
     yield CommandOutput(kind="result", data=[one.to_json() for one in found])
 
 
@@ -106,6 +106,13 @@ async def switch(arguments: dict[str, Any], context: PluginContext) -> AsyncIter
     details = await service.activate(history, branch, message_id=message, head=head, exactly=exactly)
     for output in _branches(details):
         yield output
+
+
+async def rename_history(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Give a conversation a title."""
+    details = await context.services.get(CHAT_HISTORY).rename_history(arguments["history"], arguments["title"])
+    yield CommandOutput(kind="message", text=f"The conversation {details.id} is called “{details.title}”")
+    yield CommandOutput(kind="result", data=details.to_json())
 
 
 async def edit(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:

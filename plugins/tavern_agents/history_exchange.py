@@ -29,8 +29,10 @@ def export_history(connection: sqlite3.Connection, history: str) -> HistoryExpor
         "SELECT m.id, s.body FROM messages m JOIN summaries s ON s.until = m.seq WHERE m.history = ? ORDER BY m.seq",
         (history,),
     )
+    (title,) = connection.execute("SELECT title FROM histories WHERE id = ?", (history,)).fetchone()
     return HistoryExport(
         id=history,
+        title=title,
         created_at=details.created_at,
         changed_at=details.changed_at,
         active=details.active,
@@ -110,8 +112,9 @@ def import_history(connection: sqlite3.Connection, exported: HistoryExport, hist
             raise InvalidInput(f"summaries[{index}].until: {summary.until!r} is no message, or stands twice")
         connection.execute("INSERT INTO summaries VALUES (?, ?)", (kept[summary.until][0], summary.text))
     times = micros(exported.created_at), micros(exported.changed_at)
-    row = (history, *times, len(exported.messages), exported.active)
-    connection.execute("INSERT INTO histories (id, created, changed, messages, active) VALUES (?, ?, ?, ?, ?)", row)
+    row = (history, *times, len(exported.messages), exported.active, exported.title)
+    columns = "id, created, changed, messages, active, title"
+    connection.execute(f"INSERT INTO histories ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
     return read_details(connection, history)
 
 

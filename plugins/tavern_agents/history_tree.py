@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from tavern_agents.api.histories import HistoryBranch, HistoryDetails, HistoryMessage, HistoryNode
 from tavern_agents.conversation import Conversation
+from tavern_agents.history_titles import read_summaries
 from tavern_agents.rows import Kept, moment, read_message, read_messages
 from tavern_host import clock
 from tavern_host.contracts.calls import new_id
@@ -82,20 +83,16 @@ def named(text: str, what: str) -> str:
 def read_details(connection: sqlite3.Connection, history: str) -> HistoryDetails:
     """Return a conversation and its branches. Raises `NotFound`."""
     require(connection, history)
-    row = connection.execute(
-        "SELECT active, messages, created, changed FROM histories WHERE id = ?", (history,)
-    ).fetchone()
+    (summary,) = read_summaries(connection, "WHERE h.id = ?", (history,))
+    (active,) = connection.execute("SELECT active FROM histories WHERE id = ?", (history,)).fetchone()
     branches = connection.execute(
         "SELECT b.name, m.id, m.depth, b.created, b.changed FROM branches b JOIN messages m ON m.seq = b.head "
         "WHERE b.history = ? ORDER BY b.created, b.name",
         (history,),
     )
     return HistoryDetails(
-        id=history,
-        active=row[0],
-        messages=row[1],
-        created_at=moment(row[2]),
-        changed_at=moment(row[3]),
+        **summary.model_dump(),
+        active=active,
         branches=[
             HistoryBranch(name=name, head=head, messages=depth, created_at=moment(created), changed_at=moment(changed))
             for name, head, depth, created, changed in branches

@@ -59,6 +59,12 @@ class BranchBody(Model):
     message_id: str | None = None
 
 
+class TitleBody(Model):
+    """The body of `PATCH /api/histories/{id}`."""
+
+    title: str | None
+
+
 class RenameBody(Model):
     """The body of `POST …/branches/{branch}/rename`."""
 
@@ -129,6 +135,12 @@ async def activate(request: HttpRequest, context: PluginContext) -> HttpResponse
 async def fork(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Make a branch."""
     return _one(await _service(context).fork(_id(request), **_body(BranchBody, request), call=request.call), 201)
+
+
+async def rename_history(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Give a conversation a title."""
+    body = _body(TitleBody, request)
+    return _one(await _service(context).rename_history(_id(request), **body, call=request.call))
 
 
 async def rename_branch(request: HttpRequest, context: PluginContext) -> HttpResponse:

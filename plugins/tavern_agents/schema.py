@@ -97,4 +97,6 @@ _FEWER_PAGES = (
 )
 """From here on a row of `steps` is a list of those that were kept at once, under the number of the first."""
 
-AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES, _RECORDINGS, _INNER_CALLS, _FEWER_PAGES))
+_TITLES = ("ALTER TABLE histories ADD COLUMN title TEXT",)
+
+AGENTS = Schema("agents.sqlite3", (_FIRST, _BRANCHES, _MEMORIES, _RECORDINGS, _INNER_CALLS, _FEWER_PAGES, _TITLES))

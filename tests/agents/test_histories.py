@@ -326,3 +326,19 @@ async def test_linear_histories_are_taken_over(tmp_path: Path) -> None:
         assert [(s.until, s.text) for s in exported.summaries] == [("m1", "One was said.")]
         await kept.append("p", [user("4")], parent_id="m5")
         assert await texts(kept, "p") == ["1", "2", "3", "4"]
+
+
+async def test_a_conversation_is_called_after_what_was_said_first_or_as_somebody_wants(kept: ChatHistory) -> None:
+    said = ChatMessage(role="user", content="Greet  Ada,\nplease " + "x" * 100)
+    await kept.append("titled", [said])
+    (summary,) = [one for one in await kept.list_histories(limit=1000) if one.id == "titled"]
+    assert summary.title == "Greet Ada, please " + "x" * 61 + "…"
+    assert (await kept.rename_history("titled", " For Ada ")).title == "For Ada"
+    await kept.append("titled", [ChatMessage(role="assistant", content="Good morning, Ada.")])
+    exported = await kept.export_history("titled")
+    assert (await kept.import_history(exported, history_id="titled-2")).title == "For Ada"
+    assert (await kept.rename_history("titled", None)).title == summary.title
+    with pytest.raises(InvalidInput, match="the title of a conversation must have 1 to 200"):
+        await kept.rename_history("titled", " ")
+    with pytest.raises(NotFound):
+        await kept.rename_history("not there", "x")

@@ -565,6 +565,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "runStore.steal": [WORKER, 60.0],
     "runStore.put": [b"{}"],
     "chatHistory.import_history": [EMPTY_HISTORY],
+    "chatHistory.rename_history": ["x", "x"],
     "knowledgeBase.write": ["none"],
     "knowledgeBase.import_base": ["x", b'{"entries": {}}'],
     "knowledgeBase.put": ["none", [KnowledgeEntry(id="a")]],
@@ -578,8 +579,8 @@ _ASKED_FOR_NOTHING = {
         "agentRuntime": "send interrupt pause resume change_memory recall remember read_result replay get_run wait "
         "trace memory recording",
         "assistant": "propose_patch apply_patch undo_patch",
-        "chatHistory": "edit swipe activate fork fork_history rename_branch delete_branch import_history load "
-        "get_history load_branch children tree export_history",
+        "chatHistory": "edit swipe activate fork fork_history rename_branch rename_history delete_branch "
+        "import_history load get_history load_branch children tree export_history",
         "executionEngine": "output get show wait",
         "knowledgeBase": "header list_entries get put write delete export_base",
         "llm": "embed",  # the scripted adapter cannot

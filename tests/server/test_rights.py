@@ -71,7 +71,7 @@ TABLE = {
         POST /api/agents/{id}/run | POST /api/agents/{id}/runs | POST /api/agents/{id}/memory
         POST /api/agent-runs/{run}/interrupt | POST /api/agent-runs/{run}/messages | POST /api/agent-runs/{run}/pause
         POST /api/agent-runs/{run}/replay | POST /api/agent-runs/{run}/resume
-        POST /api/histories | DELETE /api/histories/{id} | POST /api/histories/{id}/active
+        POST /api/histories | DELETE /api/histories/{id} | PATCH /api/histories/{id} | POST /api/histories/{id}/active
         POST /api/histories/{id}/branches | DELETE /api/histories/{id}/branches/{branch}
         POST /api/histories/{id}/branches/{branch}/rename | POST /api/histories/{id}/fork
         POST /api/histories/{id}/messages | POST /api/histories/{id}/messages/{message}/edit

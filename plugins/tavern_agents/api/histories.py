@@ -26,9 +26,11 @@ class HistoryMessage(Model):
 
 
 class HistorySummary(Model):
-    """What a list of conversations shows. `messages` are those of all branches."""
+    """What a list of conversations shows. `messages` are those of all branches; `title` is the name that somebody gave
+    it, or how its first message begins."""
 
     id: str
+    title: str = ""
     messages: int
     created_at: datetime
     changed_at: datetime
@@ -96,6 +98,7 @@ class HistoryExport(Model):
     format: Literal["tavern-chat-history"] = "tavern-chat-history"
     version: Literal[1] = 1
     id: str = Field(min_length=1, max_length=200)
+    title: str | None = Field(default=None, max_length=200)
     created_at: datetime
     changed_at: datetime
     active: str
@@ -108,7 +111,7 @@ class HistoryExport(Model):
 _READ = "Read the conversations of people with agents."
 
 
-class ChatHistory(ServiceInterface, name="chatHistory", version=2):
+class ChatHistory(ServiceInterface, name="chatHistory", version=3):
     """Keeps conversations: trees of messages that only grow, with branches that point into them.
 
     What a branch points at moves: to messages that are added behind it, or to other ones. Where a method would move it
@@ -247,6 +250,13 @@ class ChatHistory(ServiceInterface, name="chatHistory", version=2):
         self, history_id: str, branch: str, name: str, *, call: CallContext | None = None
     ) -> HistoryDetails:
         """Give a branch another name. Raises `Conflict`, `NotFound`, `InvalidInput`."""
+
+    @acts("chatHistory:write", "Write and delete conversations.", since=3)
+    async def rename_history(
+        self, history_id: str, title: str | None, *, call: CallContext | None = None
+    ) -> HistoryDetails:
+        """Give a conversation a title of 1 to 200 characters, or with None the one that follows from what was said.
+        Raises `NotFound`, `InvalidInput`."""
 
     @acts("chatHistory:write", "Write and delete conversations.", since=2)
     async def delete_branch(self, history_id: str, branch: str, *, call: CallContext | None = None) -> HistoryDetails:

@@ -60,7 +60,11 @@ async def test_messages_are_edited_and_answered_again_and_nothing_is_lost(studio
     await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
     await page.reload()
     await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
-    await expect(page.get_by_role("link", name="greet ada please")).to_be_visible()
+    await expect(page.get_by_role("link", name="Greet Ada, **please**")).to_be_visible()
+    title = page.get_by_label("Title of the conversation")
+    await title.fill("For Ada")
+    await title.press("Enter")
+    await expect(page.get_by_role("link", name="For Ada")).to_be_visible()
     await _an_answer_in_other_words(studio)
     await _trace_that_is_read_slowly(studio)
 
