@@ -84,6 +84,7 @@ async def _an_answer_in_other_words(studio: Studio) -> None:
     await page.get_by_role("button", name="Branches").click()
     tree = page.get_by_role("dialog", name="Branches")
     await tree.get_by_role("button", name=re.compile("Done. I greeted Ada")).click()
+    await expect(page.get_by_role("button", name="Branches")).to_be_focused()
     await expect(page.get_by_text("Done. I greeted Ada for you")).to_be_visible()
 
 
@@ -162,7 +163,7 @@ async def test_all_of_it_works_in_a_narrow_window(studio: Studio) -> None:
     await expect(older).to_be_disabled()  # the answer is seen, and its message not yet read
     allowed.set()
     await older.click()
-    await expect(page.get_by_text("Say it loud", exact=True)).to_be_visible()
+    await expect(page.get_by_role("article").get_by_text("Say it loud", exact=True)).to_be_visible()
     await newer.click()
     await expect(page.get_by_text("loud loud")).to_be_visible()
     assert await page.evaluate("document.documentElement.scrollWidth") <= 420

@@ -76,7 +76,7 @@ async def test_a_workflow_is_built_and_run_with_the_keyboard_alone(studio: Studi
     await keyboard.press("Escape")
     await page.get_by_label("Name", exact=True).fill("Ada")
     await keyboard.press("Enter")
-    await expect(page.get_by_text("Hello, Ada")).to_be_visible()
+    await expect(page.get_by_label("Inspector").get_by_text("Hello, Ada")).to_be_visible()
     await expect(page.get_by_label("Status").get_by_text("done ·")).to_be_visible()
     runs = (await (await studio.site.get("/api/runs")).json())["runs"]
     assert [(run["workflowId"], run["status"]) for run in runs] == [("greeting", "complete")]

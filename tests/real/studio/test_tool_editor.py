@@ -110,7 +110,8 @@ async def _script_becomes_a_tool(studio: Studio) -> None:
     await expect(page.get_by_label("What it does")).to_have_value("Greets nobody.")
     await page.get_by_role("button", name="Delete").click()
     await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-    await expect(page.get_by_text("Choose a tool to see what it does")).to_be_visible()
+    await expect(page.get_by_role("link", name="text:greet")).to_have_count(0)
+    await expect(page.get_by_role("button", name="Call", exact=True)).to_be_visible()  # of the tool that is first now
     assert not file.exists() and not (root / "scripts" / "text-greet.py").exists()
 
 

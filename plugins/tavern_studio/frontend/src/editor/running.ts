@@ -153,10 +153,12 @@ export class Running {
   /** Show a run that was begun elsewhere, or offer it where another one is shown. */
   private async look(promptId: string, status: string): Promise<void> {
     if (status !== "running") return;
-    const run = await ask(api.GET("/api/runs/{runId}", { params: { path: { runId: promptId } } })).catch(
-      () => undefined, // nobody has asked for it; the list of runs has it
+    // The list, and not the run: one that is part of other work may be gone already.
+    const query = { workflowId: this.workflowId, limit: "10" } as never;
+    const { runs } = await ask(api.GET("/api/runs", { params: { query } })).catch(
+      () => ({ runs: [] }), // nobody has asked for it; the view of runs has it
     );
-    if (run?.workflowId !== this.workflowId || this.runId.value === promptId) return;
+    if (!runs.some((run) => run.id === promptId) || this.runId.value === promptId) return;
     if (this.runId.value === undefined && this.status.value === undefined) await this.open(promptId);
     else this.elsewhere.value = promptId;
   }
