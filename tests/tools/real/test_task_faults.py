@@ -274,7 +274,8 @@ async def test_calls_a_host_died_of_are_repeated_if_allowed(tmp_path: Path) -> N
         ("mark:service-async", TaskStatus.DONE, 1): 4,
     }
     assert Counter(run.error for run in runs if run.status is RunStatus.INTERRUPTED) == {
-        "the host ended in the middle of it, and so did the call that it was begun by": 10,  # tools of one node keep no run
+        # Those of tools that are one node were kept by nobody.
+        "the host ended in the middle of it, and so did the call that it was begun by": 10,
         "the host ended in the middle of it, and it cannot be resumed: the calls in its outputs may have been made": 1,
     }
     assert len(called) == len(CALLS) + 6 + len(Marks.KINDS) + 4  # what was resumed is called again
