@@ -52,29 +52,13 @@ export function staleSince(ran: WorkflowDocument | undefined, now: WorkflowDocum
   return stale;
 }
 
+/** What a node says, wherever it is drawn. */
+const contentOf = (node: WorkflowNode) => textOf(node, (key) => !PLACE.has(key));
 /** What of a node counts for what it gives. */
-function effectOf({
-  type,
-  inputValues,
-  configValues,
-  inputConnectionOrders,
-  bypassed,
-  parentNode,
-  policy,
-}: WorkflowNode) {
-  return contentOf({
-    type,
-    inputValues,
-    configValues,
-    inputConnectionOrders,
-    bypassed,
-    parentNode,
-    policy,
-  } as WorkflowNode);
-}
+const effectOf = (node: WorkflowNode) => textOf(node, (key) => EFFECT.has(key));
 
-function contentOf(node: WorkflowNode): string {
-  const said = Object.entries(node).filter(([key, value]) => !PLACE.has(key) && !saysNothing(value));
+function textOf(node: WorkflowNode, isMeant: (key: string) => boolean): string {
+  const said = Object.entries(node).filter(([key, value]) => isMeant(key) && !saysNothing(value));
   return canonical(Object.fromEntries(said));
 }
 
@@ -84,6 +68,15 @@ function endsOf({ reroute: _reroute, linkName: _name, ...edge }: WorkflowEdge): 
 }
 
 const PLACE = new Set(["position", "width", "height"]);
+const EFFECT = new Set([
+  "type",
+  "inputValues",
+  "configValues",
+  "inputConnectionOrders",
+  "bypassed",
+  "parentNode",
+  "policy",
+]);
 
 /** Whether a key with this value says the same as none: what was drawn is run with all keys, and written with few. */
 function saysNothing(value: unknown): boolean {
