@@ -35,6 +35,7 @@ export function useBoxes(flow: VueFlowStore): ShallowRef<readonly Box[]> {
   function look(): void {
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => {
+      if (flow.nodes.value.some((node) => node.dragging)) return; // it is told when they are let go
       const nodes = flow.nodes.value.filter((node) => node.type === "base" && node.zIndex !== -1);
       boxes.value = nodes.length > MAX_BOXES ? [] : nodes.map(boxOf);
     });
