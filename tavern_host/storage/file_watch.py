@@ -94,7 +94,7 @@ class WatchedFiles:
             self._known = -1
 
     def _look(self, folders: tuple[str, ...], number: int) -> None:
-        with self._looking:  # the last look may still run, if whoever waited for it was cancelled
+        with self._looking:  # the last look may still run, if its caller was cancelled
             notes, is_complete = self._notes, True
 
             def watched(watch: Callable[[str], None], path: str) -> None:

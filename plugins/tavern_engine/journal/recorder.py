@@ -83,7 +83,7 @@ class RunRecorder:
             raise
 
     async def record_ended(self, record: RunRecord, batch: EventBatch) -> None:
-        """Record an inline run that has ended, with what became of its nodes; `end` is to follow."""
+        """Record an inline run that has ended, with the states of its nodes; `end` is to follow."""
         try:
             await self._record(record)
         except TavernError as error:

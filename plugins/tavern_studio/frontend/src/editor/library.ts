@@ -1,33 +1,25 @@
 import { defineStore } from "pinia";
-import { ref } from "vue";
+import { kept } from "../kit/kept";
 import { kindOf } from "./controls/kinds";
 import { fullType, type NodeDefinition } from "./nodetypes";
 
 /** What the library knows of a person: the node types that they like, and used last; kept in this browser. */
 export const useLibrary = defineStore("library", () => {
-  const favourites = kept("tavern.favourites");
-  const recent = kept("tavern.recent");
+  const favourites = kept<string[]>("tavern.favourites", []);
+  const recent = kept<string[]>("tavern.recent", []);
 
   function toggle(type: string): void {
-    const those = favourites.ids.value;
-    favourites.set(those.includes(type) ? those.filter((one) => one !== type) : [...those, type]);
+    const those = favourites.value;
+    favourites.value = those.includes(type) ? those.filter((one) => one !== type) : [...those, type];
   }
 
-  const used = (type: string) => recent.set([type, ...recent.ids.value.filter((one) => one !== type)].slice(0, RECENT));
+  const used = (type: string) =>
+    (recent.value = [type, ...recent.value.filter((one) => one !== type)].slice(0, RECENT));
 
-  return { favourites: favourites.ids, recent: recent.ids, toggle, used };
+  return { favourites, recent, toggle, used };
 });
 
 const RECENT = 6;
-
-function kept(name: string) {
-  const ids = ref(JSON.parse(localStorage.getItem(name) ?? "[]") as string[]);
-  const set = (next: string[]) => {
-    ids.value = next;
-    localStorage.setItem(name, JSON.stringify(next));
-  };
-  return { ids, set };
-}
 
 /** What a node type deals with, by which the library can be narrowed: its own tags, and what its slots show. */
 export function tagsOf(definition: NodeDefinition): string[] {

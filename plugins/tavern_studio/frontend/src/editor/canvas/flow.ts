@@ -28,14 +28,14 @@ export function sizeOf(flow: VueFlowStore, id: string): Size {
 /** More nodes are not gone around: each edge is compared with each node. */
 const MAX_BOXES = 1500;
 
-/** Where nodes stand, known anew once what was moved or measured has come to rest. */
+/** Where nodes stand, known again once what was moved or measured has come to rest. */
 export function useBoxes(flow: VueFlowStore): ShallowRef<readonly Box[]> {
   const boxes = shallowRef<readonly Box[]>([]);
   let frame = 0;
   function look(): void {
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(() => {
-      if (flow.nodes.value.some((node) => node.dragging)) return; // it is told when they are let go
+      if (flow.nodes.value.some((node) => node.dragging)) return; // they are looked at when they are let go
       const nodes = flow.nodes.value.filter((node) => node.type === "base" && node.zIndex !== -1);
       boxes.value = nodes.length > MAX_BOXES ? [] : nodes.map(boxOf);
     });
