@@ -57,6 +57,12 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
   // For composables that nothing here uses; two reactive maps for each edge.
   flow.connectionLookup.value = markRaw(new Map());
   let shown = new Map<string, WorkflowNode>();
+  // Sizes are the nodes' already when this is called: the library would look for each of them among all.
+  flow.onNodesChange((changes) => {
+    const others = changes.filter((one) => one.type !== "dimensions");
+    if (others.length) flow.applyNodeChanges(others);
+  });
+  flow.onEdgesChange(flow.applyEdgeChanges);
   // Edges are drawn once it is known where the handles of their nodes are; before, each would be drawn twice.
   let ready = session.shown.value.nodes.length
     ? new Promise<void>((done) => flow.onNodesInitialized(() => done()))
