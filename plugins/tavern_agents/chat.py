@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import JsonValue
@@ -15,12 +16,14 @@ from tavern_agents.api.agents import AgentReply, AgentRequest, AgentRun, AgentTr
 from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_agents.commands import read_flags, trace_line
 from tavern_agents.history_commands import head_of
+from tavern_agents.pictures import read_picture
 from tavern_agents.tracing import EVENT
 from tavern_host import AGENT_RUNTIME, CommandOutput, PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Gap
 from tavern_host.contracts.wire import without_surrogates
+from tavern_llm.api.llm import ChatImage
 from tavern_tools.api.tools import TOOL_MANAGER
 
 _QUIET = frozenset({"reply", "error", "interrupted", "limit", "tool_running", "fragment"})
@@ -98,12 +101,18 @@ class _Chat:
     async def say(self, message: str) -> AsyncIterator[CommandOutput]:
         """Show the agent's work on a message, and its reply."""
         fields: dict[str, Any] = {"profile_id": self._arguments["profile"], "message": without_surrogates(message)}
+        fields["images"] = await self._pictures()
         if self._arguments.get("max_steps") is not None:
             fields["limits"] = {"steps": self._arguments["max_steps"]}
         if self.conversation is not None:
             fields |= {"conversation_id": self.conversation, "branch": self._arguments.get("branch")}
         async for output in self.follow(self._runtime.start(read_flags(AgentRequest, fields))):
             yield output
+
+    async def _pictures(self) -> list[ChatImage]:
+        """Return the pictures that the command names; they belong to its first message."""
+        paths, self._arguments = self._arguments.get("image") or [], {**self._arguments, "image": []}
+        return [await read_picture(self._context, Path(path)) for path in paths]
 
     async def follow(self, beginning: Awaitable[AgentRun]) -> AsyncIterator[CommandOutput]:
         """Show a run that begins or resumes, and its reply."""

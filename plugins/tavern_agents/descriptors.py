@@ -76,6 +76,7 @@ _MEMORY = (
 _TALK = (
     _PROFILE,
     CommandParameter(name="--message", help="The message; without it, lines from the terminal or stdin."),
+    CommandParameter(name="--image", help="A picture that belongs to the message.", type="path", multiple=True),
     CommandParameter(name="--conversation", help="The id of a conversation to continue, or to begin."),
     CommandParameter(name="--branch", help="A branch of that conversation; the active one if left out."),
     CommandParameter(name="--max-steps", help="How often it may deliberate.", type="integer"),

@@ -40,6 +40,7 @@ from tavern_agents.history_tree import (
     require,
     turn_start,
 )
+from tavern_agents.pictures import hold_pictures, keep_pictures, with_pictures
 from tavern_agents.rows import message_body
 from tavern_host import clock
 from tavern_host.context import PluginContext
@@ -139,6 +140,7 @@ class Histories(ChatHistory):
     ) -> list[HistoryMessage]:
         """Keep messages behind one. Raises `Conflict`, `NotFound`, `InvalidInput`."""
         history = named(history_id, "the id of a conversation")
+        await hold_pictures(self._context, history, messages)
         return await self._add(
             history, lambda c: (find_place(c, history, branch, parent_id, head), messages, ()), run_id, "added"
         )
@@ -191,6 +193,7 @@ class Histories(ChatHistory):
             assert place.parent is not None
             return replace(place, parent=turn_start(connection, place.parent)), messages, ()
 
+        await hold_pictures(self._context, history_id, messages)
         return await self._add(history_id, prepare, run_id, "swiped")
 
     async def activate(
@@ -237,6 +240,7 @@ class Histories(ChatHistory):
     ) -> HistoryDetails:
         """Begin a conversation with copies of messages. Raises `Conflict`, `NotFound`, `InvalidInput`."""
         new = named(new_id, "the id of a conversation")
+        copied: list[ChatMessage] = []
 
         def work(connection: sqlite3.Connection) -> HistoryDetails:
             require(connection, history_id)
@@ -245,9 +249,12 @@ class Histories(ChatHistory):
             messages = read_path(connection, find_end(connection, history_id, None, message_id))
             bodies = [message_body(message.message) for message in messages]
             add_messages(connection, new, Place(), bodies, None, [message.id for message in messages])
+            copied.extend(message.message for message in messages)
             return read_details(connection, new)
 
-        return await self._change(new, work, "added")
+        details = await self._change(new, work, "added")
+        await hold_pictures(self._context, new, copied)
+        return details
 
     async def rename_branch(
         self, history_id: str, branch: str, name: str, *, call: CallContext | None = None
@@ -296,13 +303,14 @@ class Histories(ChatHistory):
 
     async def export_history(self, history_id: str) -> HistoryExport:
         """Return a whole conversation. Raises `NotFound`."""
-        return await self._of(history_id, export_history)
+        return await with_pictures(self._context, await self._of(history_id, export_history))
 
     async def import_history(
         self, exported: HistoryExport, *, history_id: str | None = None, call: CallContext | None = None
     ) -> HistoryDetails:
         """Keep an exported conversation. Raises `Conflict`, `InvalidInput`."""
         new = named(exported.id if history_id is None else history_id, "the id of a conversation")
+        await keep_pictures(self._context, new, exported)
         return await self._change(new, lambda connection: import_history(connection, exported, new), "imported")
 
     # --- how --------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def read_summaries(connection: sqlite3.Connection, where: str, values: tuple[str
 
 
 def _title_in(body: bytes | None) -> str:
-    """Return how a message begins, in one line."""
-    words = [] if body is None else json.loads(body).get("content", "")[: 4 * MAX_TITLE].split()
+    """Return how the first paragraph of a message begins, in one line."""
+    content = "" if body is None else str(json.loads(body).get("content", ""))[: 4 * MAX_TITLE]
+    words = content.strip().split("\n\n")[0].split()
     text = " ".join(words)
     return text if len(text) <= MAX_TITLE else f"{text[: MAX_TITLE - 1]}…"

@@ -32,6 +32,7 @@ from tavern_agents.long_results import read_part
 from tavern_agents.loop import AgentLoop
 from tavern_agents.memory import Memories, initial_memory
 from tavern_agents.outcomes import reply_of, span_of
+from tavern_agents.pictures import check_pictures
 from tavern_agents.profile_checks import check_profiles
 from tavern_agents.replay.player import Player
 from tavern_agents.replay.recordings import play, recording_of
@@ -135,6 +136,7 @@ class Runtime(AgentRuntime):
         if player is not None and player.model is not None:
             deliberation = deliberation.with_model(player.model)
         initial_memory(profile)
+        check_pictures(request.images)
         parent = self._loops.get(call.agent_run_id or "")
         check_nesting(profile, parent, self._loops)
         run_id = new_id("agent")

@@ -28,6 +28,7 @@ from tavern_agents.history_tree import (
     read_conversation,
     turn_start,
 )
+from tavern_agents.pictures import hold_pictures, release_pictures
 from tavern_agents.recent import RecentConversations
 from tavern_agents.rows import (
     RUN,
@@ -104,6 +105,7 @@ class AgentStore:
     send runs to be resumed, with rights, along with it."""
 
     def __init__(self, context: PluginContext) -> None:
+        self._context = context
         folder = context.operator_dir / "agents"
         shared = shared_database(context.services, "agents", folder / AGENTS.file, AGENTS.migrations)
         self.host = new_id("host")
@@ -140,6 +142,7 @@ class AgentStore:
         it."""
         found = await self.database.write(lambda connection: delete_history(connection, history))
         self.recent.forget(history)
+        await release_pictures(self._context, history)
         return found
 
     async def summarise(self, until: int, text: str) -> None:
@@ -153,13 +156,17 @@ class AgentStore:
         """Keep a new run of this host with its first messages and steps. Raises `Conflict` where another works on the
         branch or its head is not the one that the caller knows, `NotFound`, `InvalidInput`."""
         request, history = entry.request, run.conversation_id
+        asked = ChatMessage(role="user", content=request.message, images=tuple(request.images))
+        if not entry.is_replay:
+            await hold_pictures(self._context, history, [*request.history, asked])
 
         def work(connection: sqlite3.Connection) -> Begun:
             self._hosts.hold(self.host)
             place = find_place(connection, history, request.branch, request.parent_id, request.head)
             check_idle(connection, history, place.branch)
-            said = [ChatMessage(role="user", content=request.message)]
-            if request.parent_id is not None and not request.message and place.parent is not None:
+            said = [asked]
+            is_again = request.parent_id is not None and not (request.message or request.images)
+            if is_again and place.parent is not None:
                 said, place = [], replace(place, parent=turn_start(connection, place.parent))
                 if place.parent is None:
                     raise InvalidInput(f"the message {request.parent_id!r} answers nothing; give the agent a message")

@@ -14,7 +14,7 @@ from tavern_agents.profile_checks import profile_schema
 from tavern_host import AGENT_RUNTIME, HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.documents import read_model, to_thread_if_large
 from tavern_host.contracts.wire import Model
-from tavern_llm.api.llm import ChatMessage
+from tavern_llm.api.llm import ChatImage, ChatMessage
 
 
 class RunBody(Model):
@@ -23,6 +23,7 @@ class RunBody(Model):
     model_config = ConfigDict(str_max_length=1 << 20)
 
     message: str
+    images: list[ChatImage] = Field(default_factory=list)
     conversation_id: str | None = None
     branch: str | None = None
     parent_id: str | None = None
@@ -163,7 +164,9 @@ def _run(request: HttpRequest) -> str:
 
 
 def _asked(request: HttpRequest) -> AgentRequest:
-    body = read_model(RunBody, request.json_body(), "the body is not {message, conversationId?, history?, maxSteps?}")
+    body = read_model(
+        RunBody, request.json_body(), "the body is not {message, images?, conversationId?, history?, maxSteps?}"
+    )
     limits = body.limits
     if body.max_steps is not None:
         limits = (limits or AgentLimits()).model_copy(update={"steps": body.max_steps})

@@ -190,6 +190,10 @@ class ChatClient:
     async def _images(self, request: LlmRequest) -> dict[str, str]:
         """Return the images that are kept here as data URLs. Raises `InvalidInput`, `NotFound`."""
         found: dict[str, str] = {}
+        if not self._options.takes_images and any(message.images for message in request.messages):
+            raise InvalidInput(
+                f"the model {self._options.model!r} sees no pictures; ask another one, or leave them out"
+            )
         blobs = [image.blob for message in request.messages for image in message.images if image.blob is not None]
         for blob in blobs:
             if blob.length > MAX_IMAGE_BYTES:

@@ -17,6 +17,7 @@ class OpenAiOptions(Model):
     Seconds: `connect_timeout` until there is a connection; `first_token_timeout` until a stream has its first token,
     by default as long as `timeout`, for which the server may stay silent after that, and before a whole answer.
     `takes_tools` is False for a server that takes tools and does nothing with them: it reads about them instead.
+    `takes_images` is False for a model that sees nothing: a message with a picture is refused before it is sent.
     """
 
     model_config = ConfigDict(alias_generator=None)
@@ -30,6 +31,7 @@ class OpenAiOptions(Model):
     connect_timeout: float = Field(default=15, gt=0, le=3600)
     first_token_timeout: float | None = Field(default=None, gt=0, le=3600)
     takes_tools: bool = True
+    takes_images: bool = True
 
     @property
     def first_token(self) -> float:

@@ -141,6 +141,18 @@ def test_a_conversation_is_branched_by_commands(tavern: Tavern) -> None:
     assert "Again?" in history("show", "c1", "--branch", "main").out
 
 
+def test_a_picture_is_given_with_a_message(tavern: Tavern) -> None:
+    (tavern.root / "cat.png").write_bytes(b"a picture")
+    (tavern.root / "cat.txt").write_text("words")
+    run = ("agent", "run", "keeper", "--message", "What is this?", "--conversation", "c1", "--image")
+    tavern.replies(({}, "A cat."))
+    assert command(tavern, *run, str(tavern.root / "cat.png")).out == "A cat.\n"
+    said, _ = command(tavern, "history", "show", "c1", "--json").json()
+    assert said["message"]["images"][0]["blob"]["mediaType"] == "image/png"
+    assert "image/png" in command(tavern, *run, str(tavern.root / "cat.txt")).error
+    assert "cannot be read" in command(tavern, *run, str(tavern.root / "dog.png")).error
+
+
 def test_what_an_agent_remembers_is_changed_by_a_command(tavern: Tavern) -> None:
     tavern.replies(({}, "Ale."))
     command(tavern, "agent", "run", "keeper", "--message", "Ale?", "--conversation", "c1")

@@ -329,7 +329,7 @@ async def test_linear_histories_are_taken_over(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_is_called_after_what_was_said_first_or_as_somebody_wants(kept: ChatHistory) -> None:
-    said = ChatMessage(role="user", content="Greet  Ada,\nplease " + "x" * 100)
+    said = ChatMessage(role="user", content="Greet  Ada,\nplease " + "x" * 100 + "\n\nnotes.md")
     await kept.append("titled", [said])
     (summary,) = [one for one in await kept.list_histories(limit=1000) if one.id == "titled"]
     assert summary.title == "Greet Ada, please " + "x" * 61 + "…"

@@ -293,6 +293,10 @@ async def test_schema_images_and_echo_are_sent(client: MakeClient) -> None:
         with pytest.raises(InvalidInput, match="an image of 64 MiB is too large"):
             huge = ChatImage(blob=blob.model_copy(update={"length": 64 << 20}))
             await made.complete(asked(ChatMessage(role="user", images=[huge])))
+        blind, count = await client(server.base_url, takes_images=False), len(server.bodies)
+        with pytest.raises(InvalidInput, match="sees no pictures"):
+            await blind.complete(asked(question))
+        assert len(server.bodies) == count
 
 
 async def test_images_are_read_where_the_host_keeps_them(make_host: MakeHost) -> None:

@@ -13,7 +13,7 @@ from tavern_agents.api.recordings import AgentRecording, AgentReplay, ReplayOpti
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.wire import Model, OpenModel
-from tavern_llm.api.llm import ChatMessage
+from tavern_llm.api.llm import ChatImage, ChatMessage
 from tavern_tools.api.toolcalls import ToolResult
 from tavern_workflows.api.workflows import workflow_id_of
 
@@ -119,11 +119,15 @@ class AgentRequest(Model):
     empty `message` the agent answers again: what it answered in the turn of `parent_id`, with all calls, stays beside
     the new answer (a swipe). A branch that moves away from its head needs `head`, the one that the caller knows.
 
+    `images` are pictures that belong to the message: Blobs of PNG, JPEG, WebP or GIF, or addresses that the model's
+    server fetches itself.
+
     `world_state` is what the agent perceives besides: the input `world_state` of its deliberation workflow.
     """
 
     profile_id: str
     message: str
+    images: list[ChatImage] = Field(default_factory=list, max_length=16)
     conversation_id: str | None = Field(default=None, min_length=1, max_length=200)
     branch: str | None = Field(default=None, min_length=1, max_length=200)
     parent_id: str | None = None

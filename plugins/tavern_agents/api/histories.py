@@ -93,7 +93,8 @@ class ExportedMemory(Model):
 
 
 class HistoryExport(Model):
-    """A whole conversation as JSON: its messages, each behind its parent, and its branches."""
+    """A whole conversation as JSON: its messages, each behind its parent, and its branches. `pictures` are those of
+    messages by the hash of their Blob, in Base64, as far as they are not too large for a file like this."""
 
     format: Literal["tavern-chat-history"] = "tavern-chat-history"
     version: Literal[1] = 1
@@ -106,6 +107,7 @@ class HistoryExport(Model):
     messages: list[HistoryMessage]
     summaries: list[ExportedSummary] = Field(default_factory=list)
     memories: list[ExportedMemory] = Field(default_factory=list)
+    pictures: dict[str, str] = Field(default_factory=dict)
 
 
 _READ = "Read the conversations of people with agents."

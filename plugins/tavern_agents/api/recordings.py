@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue
 
 from tavern_agents.api.histories import HistoryExport
 from tavern_host.contracts.wire import Model
-from tavern_llm.api.llm import ChatMessage, LlmResponse
+from tavern_llm.api.llm import ChatImage, ChatMessage, LlmResponse
 from tavern_tools.api.toolcalls import ToolResult
 
 DifferenceKind = Literal["prompt", "tools", "message", "time", "call", "order", "result", "reply"]
@@ -56,6 +56,7 @@ class AgentRecording(Model):
     run_id: str
     profile_id: str
     message: str
+    images: list[ChatImage] = Field(default_factory=list)
     history: HistoryExport | None = None
     limits: dict[str, JsonValue] | None = None
     world_state: dict[str, JsonValue] = Field(default_factory=dict)

@@ -94,6 +94,7 @@ async def recording_of(store: AgentStore, tools: ToolManager, run_id: str, tool_
         run_id=run_id,
         profile_id=kept.run.profile_id,
         message=message,
+        images=kept.entry.request.images,
         history=history,
         limits=None if limits is None else limits.to_json(),
         world_state=kept.entry.request.world_state,
@@ -169,6 +170,7 @@ async def play(
     request = AgentRequest(
         profile_id=options.profile_id or recording.profile_id,
         message=recording.message,
+        images=recording.images,
         conversation_id=place,
         limits=None if recording.limits is None else AgentLimits.model_validate(recording.limits),
         world_state=recording.world_state,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 from pathlib import Path
@@ -20,6 +21,11 @@ ASKS = """
     text:「始」hello「末」
     <|[END_TOOL]|>
 """
+
+DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
+"""A picture of one pixel."""
 
 CHARACTER = (
     "(() => { const x = document.createElement('i'); x.style.cssText = 'position:absolute;width:1ch';"
@@ -67,6 +73,41 @@ async def test_messages_are_edited_and_answered_again_and_nothing_is_lost(studio
     await expect(page.get_by_role("link", name="For Ada")).to_be_visible()
     await _an_answer_in_other_words(studio)
     await _trace_that_is_read_slowly(studio)
+
+
+async def test_pictures_and_texts_go_along_with_a_message_and_an_answer_is_continued(studio: Studio) -> None:
+    replies = studio.site.host.project.root / "agents" / "assistant.replies.yaml"
+    more = [
+        {"when": {"last_contains": "Continue."}, "reply": "And that is all."},
+        {"when": {"last_contains": "what is this"}, "reply": "It is $x^2$, for $5."},
+    ]
+    replies.write_text("".join(f"- {json.dumps(one)}\n" for one in more) + replies.read_text())
+    page = studio.page
+    await studio.open("/chat?agent=assistant")
+    field = page.get_by_placeholder("Message Assistant…")
+    await field.fill("what is this")
+    async with page.expect_file_chooser() as choosing:
+        await page.get_by_role("button", name="Attach pictures or texts").click()
+    files = [
+        {"name": "dot.png", "mimeType": "image/png", "buffer": DOT},
+        {"name": "notes.md", "mimeType": "text/markdown", "buffer": b"# Notes"},
+        {"name": "film.mp4", "mimeType": "video/mp4", "buffer": b"film"},
+    ]
+    await (await choosing.value).set_files(files)  # type: ignore[arg-type]
+    attached = page.get_by_label("Attached").get_by_role("listitem")
+    await expect(attached).to_have_count(2)
+    await expect(page.get_by_text("“film.mp4” is neither a picture")).to_be_visible()
+    await page.get_by_role("button", name="Close").first.click()
+    await studio.picture("chat-attached")
+    await field.press("Enter")
+    await expect(page.get_by_label("Pictures").get_by_role("img")).to_be_visible()
+    assert await page.get_by_label("Pictures").get_by_role("img").evaluate("one => one.naturalWidth") == 1
+    await expect(page.locator("figure code", has_text="# Notes")).to_be_visible()
+    await expect(page.locator(".markdown math")).to_have_count(1)
+    await expect(page.get_by_text("for $5.")).to_be_visible()
+    await page.get_by_role("button", name="Continue").click()
+    await expect(page.get_by_text("And that is all.")).to_be_visible()
+    await studio.picture("chat-pictures")
 
 
 async def _an_answer_in_other_words(studio: Studio) -> None:

@@ -213,8 +213,15 @@ export class Conversation {
   }
 
   /** Let an agent answer a message. */
-  async say(profileId: string, message: string): Promise<void> {
-    await this.start(profileId, { message });
+  async say(profileId: string, message: string, images: readonly Schemas["ChatImage"][] = []): Promise<void> {
+    await this.start(profileId, { message, ...(images.length && { images }) });
+  }
+
+  /** Let a run that stopped before its reply resume. */
+  async resume(run: string): Promise<void> {
+    const resumed = await ask(api.POST("/api/agent-runs/{run}/resume", { params: { path: { run } } }));
+    this.whole.delete(run);
+    this.runs.set(run, resumed);
   }
 
   /** Let an agent answer a message anew, or another wording of it; what was there stays beside it. */
@@ -241,7 +248,7 @@ export class Conversation {
     return true;
   }
 
-  private async start(profileId: string, fields: Record<string, string>): Promise<void> {
+  private async start(profileId: string, fields: Record<string, unknown>): Promise<void> {
     const body = { conversationId: this.id, ...fields } as never;
     const run = await ask(api.POST("/api/agents/{id}/runs", { params: { path: { id: profileId } }, body }));
     this.runs.set(run.id, run);
