@@ -28,9 +28,9 @@ CONTRACT_FILES = 28
 """How many files the contracts of the kernel are at most."""
 
 PLUGINS = {
-    "accounts": 1_250, "agents": 6_330, "assistant": 2_100, "containers": 500, "dask": 950, "devtools": 1_250,
+    "accounts": 1_250, "agents": 6_450, "assistant": 2_100, "containers": 500, "dask": 950, "devtools": 1_250,
     "engine": 10_580, "isolation": 4_000,
-    "knowledge": 2_500, "llm": 2_990, "mcp": 1_900, "nodes": 5_550, "operations": 2_600, "packages": 1_000,
+    "knowledge": 2_500, "llm": 3_000, "mcp": 1_900, "nodes": 5_550, "operations": 2_600, "packages": 1_000,
     "postgres": 900, "scripts": 10_280, "tam": 2_000, "tools": 10_350, "wasm": 450, "workflows": 3_700,
     "worlds": 1_250,
 }  # fmt: skip
