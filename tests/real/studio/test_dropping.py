@@ -1,24 +1,31 @@
-"""Files of workflows are dropped on the page."""
+"""What was exported is dropped on the page, in each of its forms."""
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+from pathlib import Path
 
 from playwright.async_api import Page, expect
 from studio_bench import Studio
 
 DROP = """async ([files]) => {
   const data = new DataTransfer();
-  for (const [name, text] of files) data.items.add(new File([text], name));
+  for (const [name, text] of files)
+    data.items.add(new File([Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0))], name));
   document.querySelector("main, .view").dispatchEvent(new DragEvent("drop", {
     dataTransfer: data, bubbles: true, cancelable: true
   }));
 }"""
 
 
-async def drop(page: Page, *files: tuple[str, str]) -> None:
-    await page.evaluate(DROP, [[list(file) for file in files]])
+async def drop(page: Page, *files: tuple[str, str | bytes]) -> None:
+    encoded = [
+        (name, base64.b64encode(content.encode() if isinstance(content, str) else content).decode())
+        for name, content in files
+    ]
+    await page.evaluate(DROP, [encoded])
 
 
 async def test_dropped_workflows_are_opened_and_other_files_refused(studio: Studio) -> None:
@@ -38,8 +45,46 @@ async def test_dropped_workflows_are_opened_and_other_files_refused(studio: Stud
     await expect(page.get_by_role("heading", name="Tools")).to_be_visible()
     for text in ("{", "[]", '{"edges": []}', "null"):
         await drop(page, ("notes.json", text))
-        await expect(page.get_by_text("notes.json holds no workflow: a JSON object with nodes.").first).to_be_visible()
+        await expect(page.get_by_text("notes.json is neither a workflow, a conversation").first).to_be_visible()
     await drop(page, ("picture.png", "…"))
     await expect(page.get_by_role("heading", name="Tools")).to_be_visible()
     found = await (await studio.site.get("/api/workflows")).json()
     assert "notes" not in [one["id"] for one in found]
+
+
+async def test_a_picture_of_a_workflow_is_the_workflow(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/")
+    card = page.get_by_role("listitem").filter(has=page.get_by_role("link", name="Greeting"))
+    await expect(card.locator(".sketch rect")).to_have_count(4)
+    await studio.picture("home-sketches")
+    await card.get_by_role("button", name="What can be done with Greeting").click()
+    async with page.expect_download() as downloading:
+        await page.get_by_role("menuitem", name="Export as a picture").click()
+    picture = Path(await (await downloading.value).path()).read_bytes()
+    assert picture.startswith(b"\x89PNG") and len(picture) > 4000
+    await drop(page, ("whatever.png", picture))
+    await expect(page.locator(".vue-flow__node")).to_have_count(4)
+    await expect(page).to_have_url(re.compile("/workflows/Greeting$"))
+
+
+async def test_conversations_and_agents_are_kept_under_ids_of_their_own(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/chat?agent=assistant")
+    await page.get_by_placeholder("Message Assistant…").fill("Hello there")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("I am a scripted model")).to_be_visible()
+    (one,) = await (await studio.site.get("/api/histories")).json()
+    exported = await (await studio.site.get(f"/api/histories/{one['id']}/export")).json()
+    agent = await (await studio.site.get("/api/agents/assistant")).json()
+
+    await drop(page, ("talk.json", json.dumps(exported)))
+    await expect(page).to_have_url(re.compile(f"/chat/{one['id']}-2$"))
+    await expect(page.get_by_text("I am a scripted model")).to_be_visible()
+    first, *_ = await (await studio.site.get(f"/api/histories/{one['id']}-2/messages")).json()
+    await page.goto(f"{page.url}?message={first['id']}")
+    await expect(page.locator(".message.found")).to_have_text(re.compile("Hello there"))
+
+    await drop(page, ("assistant.agent.json", json.dumps(agent)))
+    await expect(page).to_have_url(re.compile("/agents/assistant-2$"))
+    assert (await (await studio.site.get("/api/agents/assistant")).json()) == agent

@@ -2,7 +2,6 @@ import { createPinia } from "pinia";
 import { createApp } from "vue";
 import { createRouter, createWebHashHistory } from "vue-router";
 import { connect } from "./api/socket";
-import { importWorkflows } from "./app/importing";
 import AppShell from "./app/AppShell.vue";
 import IconRail from "./app/IconRail.vue";
 import MainMenu from "./app/MainMenu.vue";
@@ -48,8 +47,9 @@ registerCommands(
     title: "app.import",
     needs: "POST /api/workflows",
     run: async () => {
-      const id = (await importWorkflows()).at(-1);
-      if (id !== undefined) await router.push(`/workflows/${id}`);
+      const { importFiles } = await import("./sharing/importing");
+      const path = (await importFiles()).at(-1);
+      if (path !== undefined) await router.push(path);
     },
   },
   { id: "app.theme", title: "app.theme", run: toggleTheme },

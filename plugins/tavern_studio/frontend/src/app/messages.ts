@@ -1,7 +1,6 @@
 export default {
   en: {
     app: {
-      noWorkflow: "{name} holds no workflow: a JSON object with nodes.",
       views: "Views",
       view: {
         home: "Home",
@@ -19,7 +18,7 @@ export default {
       theme: "Light or dark",
       labels: "Labels beside the icons",
       language: "English / 中文",
-      import: "Import a workflow…",
+      import: "Import…",
       palette: "Commands",
       paletteHint: "What do you want to do?",
       noCommand: "No command is called that.",
@@ -38,7 +37,6 @@ export default {
   },
   zh: {
     app: {
-      noWorkflow: "{name} 不是工作流：应为含 nodes 的 JSON 对象。",
       views: "视图",
       view: {
         home: "主页",
@@ -56,7 +54,7 @@ export default {
       theme: "浅色或深色",
       labels: "在图标旁显示文字",
       language: "中文 / English",
-      import: "导入工作流…",
+      import: "导入…",
       palette: "命令",
       paletteHint: "想做什么？",
       noCommand: "没有这样的命令。",

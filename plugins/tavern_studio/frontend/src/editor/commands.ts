@@ -10,6 +10,7 @@ import { inputsKept, missingInputs } from "./runinputs";
 import type { Outputs } from "./running";
 import type { Session } from "./session";
 import { libraryIsOpen, sideIsOpen } from "./viewing";
+import { copyLink, exportPicture } from "../sharing/importing";
 
 const RUN = "POST /api/prompt";
 
@@ -181,6 +182,8 @@ export function useEditorCommands(session: Session, opens: Opens): () => void {
       run: () => (libraryIsOpen.value = !libraryIsOpen.value),
     },
     { id: "editor.add", title: "editor.add", keys: "a mod+space", run: () => opens.add() },
+    { id: "editor.picture", title: "sharing.picture", run: () => exportPicture(session.id) },
+    { id: "editor.link", title: "sharing.link", run: () => copyLink(`/workflows/${session.id}`) },
     { id: "editor.export", title: "editor.export", run: () => download(`${session.id}.json`, session.document.value) },
     { id: "editor.connect", title: "editor.connect", keys: "c", when: one, run: () => opens.connect() },
     {
