@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tavern_host.contracts.audit import AUDIT
     from tavern_host.contracts.blobs import Blob
     from tavern_host.contracts.calls import CallContext, Principal
-    from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+    from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandOutput, CommandParameter
     from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
     from tavern_host.contracts.hooks import Veto, hookspec
     from tavern_host.contracts.http import HttpRequest, HttpResponse, MessageInfo, RouteInfo
@@ -52,7 +52,7 @@ _HOMES = {
     "contracts.audit": ("AUDIT",),
     "contracts.blobs": ("Blob",),
     "contracts.calls": ("CallContext", "Principal"),
-    "contracts.commands": ("CommandInfo", "CommandOutput", "CommandParameter"),
+    "contracts.commands": ("CommandGroup", "CommandInfo", "CommandOutput", "CommandParameter"),
     "contracts.errors": ("InvalidInput", "NotFound", "TavernError"),
     "contracts.hooks": ("Veto", "hookspec"),
     "contracts.http": ("HttpRequest", "HttpResponse", "MessageInfo", "RouteInfo"),
@@ -102,7 +102,8 @@ __all__ += [
     "service_info",
 ]
 __all__ += ["Blob", "Config", "NodeContext", "NodeDefinition", "Slot", "node", "nodes_of"]
-__all__ += ["CommandInfo", "CommandOutput", "CommandParameter", "ToolDefinition", "ToolImplementation", "UiDeclaration"]
+__all__ += ["CommandGroup", "CommandInfo", "CommandOutput", "CommandParameter"]
+__all__ += ["ToolDefinition", "ToolImplementation", "UiDeclaration"]
 __all__ += ["HttpRequest", "HttpResponse", "MessageInfo", "RouteInfo"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.accounts import KINDS
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
 
 _CONTRACTS = "tavern_host.contracts.accounts"
@@ -159,6 +159,11 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[tuple[str, str, dict[str, JsonValue]
         tuple((f"--{kind}", f"The {kind} whose work is stopped.", {}) for kind in KINDS),
     ),
 )
+_GROUPS = {
+    "users": CommandGroup(help="Add people, and say what they may do.", section="people"),
+    "members": CommandGroup(help="Say who may enter the project.", section="people"),
+    "stop": CommandGroup(section="operate"),
+}
 _AT_SERVER = frozenset(
     {"users remove", "users role", "users logout", "members add", "members remove", "members open", "members close"}
     | {"stop"}
@@ -183,6 +188,7 @@ def commands() -> list[CommandInfo]:
             name=name,
             help=help,
             handler=f"tavern_accounts.commands:{handler}",
+            group=_GROUPS.get(name.split()[0]),
             at_server=name in _AT_SERVER,
             parameters=[
                 CommandParameter.model_validate({"name": key, "help": text, **more}) for key, text, more in parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -73,6 +73,7 @@ _MEMORY = (
     CommandParameter(name="--goals", help="JSON: a list of goals that are new or change, by id."),
     CommandParameter(name="--note", help="A line for its working log."),
 )
+_GROUP = CommandGroup(help="Talk to agents; see what they did, remember and have wrong.", section="run")
 _TALK = (
     _PROFILE,
     CommandParameter(name="--message", help="The message; without it, lines from the terminal or stdin."),
@@ -136,6 +137,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern agent …`."""
     return [
-        CommandInfo(name=f"agent {name}", help=help, handler=f"tavern_agents.{handler}", parameters=list(parameters))
+        CommandInfo(
+            name=f"agent {name}",
+            help=help,
+            handler=f"tavern_agents.{handler}",
+            group=_GROUP,
+            parameters=list(parameters),
+        )
         for name, handler, help, parameters in _COMMANDS
     ]

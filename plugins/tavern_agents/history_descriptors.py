@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -124,6 +124,7 @@ def commands() -> list[CommandInfo]:
             name=f"history {name}",
             help=help,
             handler=f"tavern_agents.{'chat' if name == 'swipe' else 'history_commands'}:{handler}",
+            group=CommandGroup(help="Read, edit, branch and carry conversations with agents.", section="run"),
             parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],
         )
         for name, handler, parameters, help in _COMMANDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host import CommandInfo, RouteInfo
+from tavern_host import CommandGroup, CommandInfo, RouteInfo
 from tavern_host.contracts.commands import CommandParameter
 
 _PATCH: dict[str, Any] = {"body": "api.assistant:PatchProposal", "answer": "api.assistant:PatchResult"}
@@ -33,6 +33,7 @@ def commands() -> list[CommandInfo]:
             name="assist",
             help="Ask the creation assistant to change a workflow, or about it: shows what changes, and asks.",
             handler="tavern_assistant.deliberation.commands:assist",
+            group=CommandGroup(section="build"),
             parameters=[
                 CommandParameter(name="file", help="A workflow's file, or the id of one.", required=True),
                 CommandParameter(name="request", help="What is to be done, or a question, in words.", required=True),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, hookimpl
+from tavern_host import CommandGroup, CommandInfo, hookimpl
 
 
 @hookimpl
@@ -13,6 +13,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="demo",
             help="Show what the host does, in a throw-away project, within seconds.",
             handler="tavern_demo.demo:demo",
+            group=CommandGroup(section="start"),
             standalone=True,
         )
     ]

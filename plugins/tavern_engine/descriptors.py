@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 
 _Row = tuple[str, str, str, str, dict[str, Any]]
@@ -89,6 +89,12 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("nodes list", "commands:list_nodes", "List all node types.", ()),
 )
 
+_GROUPS = {
+    "runs": CommandGroup(help="See runs of workflows; interrupt, resume or retry them.", section="run"),
+    "cache": CommandGroup(help="See and clear the outputs that nodes do not compute again.", section="operate"),
+    "nodes": CommandGroup(help="See which node types there are.", section="build"),
+}
+
 
 def routes() -> list[RouteInfo | MessageInfo]:
     """Return the platform's routes and messages for nodes and runs."""
@@ -116,6 +122,7 @@ def commands() -> list[CommandInfo]:
             name=name,
             help=help,
             handler=f"tavern_engine.cli.{handler}",
+            group=_GROUPS.get(name.split()[0]),
             at_server=name in _AT_SERVER,
             parameters=list(parameters),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -93,6 +93,12 @@ def commands() -> list[CommandInfo]:
     """Return the commands `tavern kb …`."""
     handlers = "tavern_knowledge.commands"
     return [
-        CommandInfo(name=f"kb {name}", help=help, handler=f"{handlers}:{handler}", parameters=list(parameters))
+        CommandInfo(
+            name=f"kb {name}",
+            help=help,
+            handler=f"{handlers}:{handler}",
+            group=CommandGroup(help="Fill, search, import and export knowledge bases.", section="build"),
+            parameters=list(parameters),
+        )
         for name, handler, help, parameters in _COMMANDS
     ]

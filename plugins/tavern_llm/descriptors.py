@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter
+from tavern_host import CommandGroup, CommandInfo, CommandParameter
 
 _NAME = CommandParameter(name="name", help="The model's name here.", required=True)
 _TESTED = CommandParameter(name="name", help="The model's name; the default model if left out.")
@@ -30,6 +30,12 @@ def commands() -> list[CommandInfo]:
     """Return the commands `tavern models …`."""
     handlers = "tavern_llm.commands"
     return [
-        CommandInfo(name=f"models {name}", help=help, handler=f"{handlers}:{handler}", parameters=list(parameters))
+        CommandInfo(
+            name=f"models {name}",
+            help=help,
+            handler=f"{handlers}:{handler}",
+            group=CommandGroup(help="Set up language models, and try them.", section="build"),
+            parameters=list(parameters),
+        )
         for name, handler, help, parameters in _COMMANDS
     ]

@@ -7,6 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tavern_host import (
+    CommandGroup,
     CommandInfo,
     CommandParameter,
     PluginContext,
@@ -93,7 +94,14 @@ def tavern_register_commands() -> list[CommandInfo]:
         ("serve", "serve", [], "Offer tools of the project to an MCP client, over standard input and output."),
     )
     return [
-        CommandInfo(name=f"mcp {name}", help=help, handler=f"{of}:{run}", at_server=name != "serve", parameters=flags)
+        CommandInfo(
+            name=f"mcp {name}",
+            help=help,
+            handler=f"{of}:{run}",
+            group=CommandGroup(help="Use tools of MCP servers, and offer tools to MCP clients.", section="build"),
+            at_server=name != "serve",
+            parameters=flags,
+        )
         for name, run, flags, help in rows
     ]
 

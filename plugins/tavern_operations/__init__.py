@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from tavern_host import (
+    CommandGroup,
     CommandInfo,
     CommandParameter,
     PluginContext,
@@ -47,6 +48,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="advisories",
             help="Compare the packages of the host, of plugins and of scripts with a database of advisories (OSV).",
             handler="tavern_operations.advisories.commands:advisories",
+            group=CommandGroup(section="operate"),
             parameters=[
                 CommandParameter(name="--database", help="A file, folder or address, by default that of the settings.")
             ],
@@ -55,6 +57,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="top",
             help="Show what the server of the project does, and what each plugin costs, until Ctrl-C.",
             handler="tavern_operations.metrics.top:top",
+            group=CommandGroup(section="operate"),
             at_server=True,
             parameters=[
                 CommandParameter(name="--every", type="number", default=2, help="Seconds between two looks."),

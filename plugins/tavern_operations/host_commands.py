@@ -4,7 +4,7 @@ makes the host that the options of `tavern` ask for. The host finds them by this
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter
+from tavern_host import CommandGroup, CommandInfo, CommandParameter
 
 _KEY = CommandParameter(name="key", help="The setting, such as extensions.acme.colour; or acme.colour.", required=True)
 
@@ -13,6 +13,7 @@ COMMANDS = (
         name="settings list",
         help="List the settings of all plugins, or of one, and where each value comes from.",
         handler="tavern_operations.settings_commands:show",
+        group=CommandGroup(help="Read and change the settings of plugins.", section="operate"),
         parameters=[CommandParameter(name="plugin", help="The plugin's name.")],
     ),
     CommandInfo(
@@ -41,6 +42,7 @@ COMMANDS = (
         name="audit tail",
         help="Show the newest entries of the audit log.",
         handler="tavern_operations.audit_commands:tail",
+        group=CommandGroup(help="Read the log of who did what, and check that it is whole.", section="operate"),
         parameters=[
             CommandParameter(name="--lines", type="integer", default=20, help="How many entries."),
             CommandParameter(name="--follow", type="flag", help="Continue with new entries until Ctrl-C."),
@@ -55,12 +57,14 @@ COMMANDS = (
         name="backup",
         help="Write a project, with what the operator decided about it, into a file, while hosts work.",
         handler="tavern_operations.commands:backup",
+        group=CommandGroup(section="operate"),
         parameters=[CommandParameter(name="file", type="path", help="The new file.", required=True)],
     ),
     CommandInfo(
         name="restore",
         help="Put a backup in the place of a project. What was there before is renamed, and stays.",
         handler="tavern_operations.commands:restore",
+        group=CommandGroup(section="operate"),
         parameters=[
             CommandParameter(name="file", type="path", help="The backup.", required=True),
             CommandParameter(name="folder", type="path", help="Where to; by default, where the project was."),
@@ -72,12 +76,14 @@ COMMANDS = (
         name="adopt",
         help="Let what you decided about a project (grants, settings) count here, since you have moved it.",
         handler="tavern_operations.commands:take_over",
+        group=CommandGroup(section="operate"),
         parameters=[CommandParameter(name="folder", help="The folder in which it was before.", required=True)],
     ),
     CommandInfo(
         name="migrate",
         help="Bring all databases to the tables of this version; stop the server first.",
         handler="tavern_operations.commands:bring_up_to_date",
+        group=CommandGroup(section="operate"),
         parameters=[
             CommandParameter(name="--dry-run", type="flag", help="Say what would be done, and try it on copies.")
         ],
@@ -86,6 +92,7 @@ COMMANDS = (
         name="why",
         help="Explain why something is as it is.",
         handler="tavern_operations.why:why",
+        group=CommandGroup(section="operate"),
         parameters=[
             CommandParameter(
                 name="subject", help="service:NAME, hook:NAME, permission:NAME or plugin:NAME.", required=True
@@ -96,6 +103,7 @@ COMMANDS = (
         name="completion",
         help='Print a script with which a shell completes commands and names: `eval "$(tavern completion bash)"`.',
         handler="tavern_operations.completion_script:script",
+        group=CommandGroup(section="operate"),
         parameters=[CommandParameter(name="shell", help="bash, zsh or fish.", required=True)],
     ),
 )

@@ -10,7 +10,7 @@ import importlib.util
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tavern_host import CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl, service_info
+from tavern_host import CommandGroup, CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl, service_info
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.storage.databases import SHARED_DATABASES
 
@@ -54,6 +54,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="storage audit",
             help="Show what all hosts that share the database recorded in their audit logs, oldest first.",
             handler="tavern_postgres.audit_copies:show",
+            group=CommandGroup(help="Keep what is stored in a PostgreSQL database.", section="operate"),
             parameters=[limit],
         ),
         CommandInfo(

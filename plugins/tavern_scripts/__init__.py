@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.sdk.decorator import hookimpl
@@ -54,6 +54,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="scripts doctor",
             help="Say which sandbox scripts run in here, what was tried out of it, and what to install.",
             handler="tavern_scripts.commands:doctor",
+            group=CommandGroup(help="Try scripts in the sandbox, and see what it holds.", section="build"),
         ),
         CommandInfo(
             name="scripts run",

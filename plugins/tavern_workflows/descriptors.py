@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host import CommandInfo, CommandParameter, RouteInfo
+from tavern_host import CommandGroup, CommandInfo, CommandParameter, RouteInfo
 
 _ONE = "/api/workflows/{workflowId}"
 _ANSWER = {"answer": "workflows:Workflow"}
@@ -56,6 +56,7 @@ def _of_files() -> list[CommandInfo]:
             name="workflow check",
             help="Say everything that is wrong with a workflow file.",
             handler="tavern_workflows.commands:check",
+            group=CommandGroup(help="Check, show, save, run and restore workflows.", section="build"),
             parameters=[file],
         ),
         CommandInfo(

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -69,6 +69,7 @@ def commands() -> list[CommandInfo]:
             name=f"scene {name}",
             help=help,
             handler=f"tavern_worlds.commands:{handler}",
+            group=CommandGroup(help="Let several agents act in a scene.", section="run"),
             parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],
         )
         for name, handler, parameters, help in _COMMANDS

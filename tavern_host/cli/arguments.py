@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import click
 
 from tavern_host.cli.help import Command, Group
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PluginInfo, withheld
@@ -60,7 +60,7 @@ def global_options(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
     context = parser.make_context("tavern", list(arguments))
     rest = list(context.params.pop("rest"))
     context.params["project"] = _project_in(rest) or context.params["project"]
-    if context.params.pop("help") or not rest:
+    if context.params.pop("help"):
         rest = ["--help"]
     return context.params, rest
 
@@ -108,8 +108,13 @@ def _who_may_have(word: str, plugins: Sequence[PluginInfo]) -> str:
 
 def group(commands: Sequence[CommandInfo], completing: Completing | None = None) -> click.Group:
     """Return all commands as click has them."""
+    groups: dict[str, CommandGroup] = {}
+    for info in commands:
+        if info.group is not None:
+            groups.setdefault(info.name.split()[0], info.group)
     root: click.Group = Group(
         "tavern",
+        sections={name: group.section for name, group in groups.items()},
         params=list(_GLOBAL),
         help="A plugin host for AI workflows, tools and agents.",
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -120,7 +125,8 @@ def group(commands: Sequence[CommandInfo], completing: Completing | None = None)
         for parent in parents:
             child = parent_group.commands.get(parent)
             if not isinstance(child, click.Group):
-                child = Group(parent, help=f"Commands: {_siblings(commands, parent)}.")
+                about = groups.get(parent)
+                child = Group(parent, help=about.help if about else f"Commands: {_siblings(commands, parent)}.")
                 parent_group.add_command(child)
             parent_group = child
         parent_group.add_command(_click_command(name, info, completing))

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from tavern_host.cli.log import OnceASecond
-from tavern_host.contracts.commands import CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandOutput, CommandParameter
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
@@ -177,7 +177,12 @@ async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
 
 
 def _command(name: str, help: str, handler: HostCommand, *parameters: CommandParameter) -> CommandInfo:
-    return CommandInfo(name=name, help=help, handler=handler, parameters=[*parameters])
+    about = CommandGroup(help=_PLUGINS if name.startswith("plugins ") else "", section=_SECTIONS.get(name, "plugins"))
+    return CommandInfo(name=name, help=help, handler=handler, group=about, parameters=[*parameters])
+
+
+_PLUGINS = "See, install, review and isolate plugins; make one."
+_SECTIONS: dict[str, Literal["start", "people"]] = {"serve": "start", "init": "start", "token": "people"}
 
 
 _ALL = (

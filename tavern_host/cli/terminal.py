@@ -24,6 +24,7 @@ import click
 from tavern_host import __version__
 from tavern_host.cli.arguments import global_options, parse
 from tavern_host.cli.garbage import collect_again
+from tavern_host.cli.help import first_steps
 from tavern_host.cli.host_commands import HOST_COMMANDS, host_commands, run_host_command
 from tavern_host.cli.log import set_up_log
 from tavern_host.cli.process_end import ExitDeadline, run_main
@@ -121,6 +122,9 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], deadline: ExitDeadline
         options, rest = global_options(arguments)
         if options["version"]:
             click.echo(f"tavern-host {__version__}")
+            return 0
+        if not rest:
+            click.echo(first_steps())
             return 0
         set_up_log(verbose=options["verbose"])
         with STREAMS.kept():

@@ -86,8 +86,18 @@ class CommandOutput(Model):
     exit_code: int = 1
 
 
+class CommandGroup(Model):
+    """What the help of `tavern` says of all commands with the same first word: a sentence, and its `section`."""
+
+    help: str = ""
+    section: Literal["start", "build", "run", "plugins", "people", "operate"]
+
+
 class CommandInfo(Model):
     """A command: `name` is one or two words (`workflow run`); `handler` is `module:function` in the plugin.
+
+    `group` says what commands with its first word are for; of several the first that says it counts. A command of one
+    word needs no sentence but its own. What no command of a group says stands in a section of its own, the last.
 
     A `standalone` command needs no project: plugins are loaded for it, but not started. One that is `at_server` is
     carried out by the server of the project where one runs, so that what it starts is seen there: its output is sent to
@@ -99,6 +109,7 @@ class CommandInfo(Model):
     name: str
     help: str
     handler: Handler
+    group: CommandGroup | None = None
     standalone: bool = False
     at_server: bool = False
     parameters: list[CommandParameter] = Field(default_factory=list)

@@ -8,6 +8,7 @@ from helpers.command_line import tavern
 from helpers.repetition import Failures
 
 from tavern_host import __version__
+from tavern_host.cli.help import SECTIONS
 
 COMMANDS = (
     "agent list | agent run | demo | init | nodes list | parse | plugins grant"
@@ -20,7 +21,12 @@ def test_help_names_every_group_of_commands(tmp_path: Path) -> None:
     for option in ("--version", "-V"):
         ran = tavern(option)
         assert (ran.code, ran.out, ran.err) == (0, f"tavern-host {__version__}\n", "")
-    for arguments in (["--help"], ["-h"], []):
+    ran = tavern()
+    assert (ran.code, [line.split("  ")[0] for line in ran.out.splitlines() if not line.startswith(" ")]) == (
+        0,
+        ["tavern demo", "tavern init DIR", "tavern serve", "tavern --help"],
+    )
+    for arguments in (["--help"], ["-h"]):
         ran = tavern(*arguments, TAVERN_DATA_DIR=str(tmp_path / "data"))
         assert ran.code == 0
         for name in {command.split()[0] for command in COMMANDS.split(" | ")}:
@@ -30,6 +36,14 @@ def test_help_names_every_group_of_commands(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists(), "help makes no project"
     ran = tavern("workflow")
     assert (ran.code, "check" in ran.err and "run" in ran.err) == (2, True)
+
+
+def test_every_group_has_a_sentence_and_stands_under_a_heading() -> None:
+    page = tavern("--help").out
+    assert "Other commands" not in page and "Commands: " not in page
+    headings = [line.rstrip(":") for line in page.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == ["Options", *SECTIONS.values()]
+    assert "Check, show, save, run and restore workflows." in tavern("workflow", "--help").out
 
 
 def test_every_command_explains_itself() -> None:

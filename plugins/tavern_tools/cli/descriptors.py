@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.commands import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
 from tavern_tools.api.toolcalls import TaskStatus
 
 _FILTERS = (
@@ -77,10 +77,23 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("approvals refuse", "task_commands:refuse", "Refuse a call that waits for a decision.", (_TASK, _COMMENT)),
 )
 
+_GROUPS = {
+    "tools": CommandGroup(help="See, call, document and check tools.", section="build"),
+    "parse": CommandGroup(section="build"),
+    "tasks": CommandGroup(help="See calls of tools that take their time, and cancel them.", section="run"),
+    "approvals": CommandGroup(help="Decide about calls that wait for a person.", section="run"),
+}
+
 
 def commands() -> list[CommandInfo]:
     """Return the commands about tools and action text, tasks and approvals."""
     return [
-        CommandInfo(name=name, help=help, handler=f"tavern_tools.cli.{handler}", parameters=list(parameters))
+        CommandInfo(
+            name=name,
+            help=help,
+            handler=f"tavern_tools.cli.{handler}",
+            group=_GROUPS.get(name.split()[0]),
+            parameters=list(parameters),
+        )
         for name, handler, help, parameters in _COMMANDS
     ]
