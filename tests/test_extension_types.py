@@ -11,7 +11,7 @@ from documentation.studio import DECLARATIONS, declarations
 
 from tavern_devtools.scaffold import scaffold
 from tavern_host import __version__
-from tavern_host.contracts.ui import COMPONENTS, OUTLETS
+from tavern_host.contracts.ui import COMPONENTS, OUTLETS, PANELS
 
 FRONTEND = ROOT / "plugins" / "tavern_studio" / "frontend"
 
@@ -36,6 +36,13 @@ def test_the_page_shows_the_module_that_the_scaffold_writes() -> None:
     shown = re.search(r"```javascript\n(import .*?)```", page, re.DOTALL)
     assert shown is not None
     assert code(shown[1]) == code(scaffold("acme-hello", "plain").files["acme_hello/web/index.js"])
+
+
+def test_the_page_and_the_host_know_the_same_panels() -> None:
+    source = (FRONTEND / "src" / "registry" / "places.ts").read_text(encoding="utf-8")
+    found = re.search(r"PANELS[^=]*= \[(.*?)\];", source, re.DOTALL)
+    assert found is not None
+    assert re.findall(r'"([a-z]+)"', found[1]) == [*PANELS]
 
 
 def test_the_picture_has_every_outlet_and_every_part() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from pydantic import Field, JsonValue
 
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PermissionInfo, PluginInfo
+from tavern_host.contracts.services import Level
 from tavern_host.contracts.wire import Model
 
 
@@ -51,8 +54,9 @@ def permissions_of(plugin: PluginInfo) -> CommandOutput:
 
 
 def asked_for(plugin: str, permissions: list[PermissionInfo]) -> CommandOutput:
-    """Return the table of permissions that a plugin asks for."""
-    rows = [[say(p.level), p.name, say(p.description), say("yes" if p.granted else "NO")] for p in permissions]
+    """Return the table of permissions that a plugin asks for, that which reaches furthest first."""
+    ordered = sorted(permissions, key=lambda one: -get_args(Level).index(one.level))
+    rows = [[say(p.level), p.name, say(p.description), say("yes" if p.granted else "NO")] for p in ordered]
     return CommandOutput(
         kind="table",
         title=say(f"{plugin} asks for" if rows else f"{plugin} asks for nothing"),

@@ -53,6 +53,15 @@ OUTLETS: Mapping[str, str] = {
 }
 """The places of the user interface that plugins may fill, each in words."""
 
+PANEL_OUTLETS = ("sidebar:panel:header", "sidebar:panel:footer")
+"""Outlets of every panel; a name in brackets behind one is that of a single panel: `sidebar:panel:header[nodes]`."""
+
+PANELS = (
+    *("workflows", "home", "nodes", "inspector", "history", "assistant"),
+    *("chat", "agents", "tools", "knowledge", "runs", "plugins", "settings"),
+)
+"""The panels of the page by name. A panel of a plugin has the plugin's name before its id: `acme-notes.board`."""
+
 
 UI_LEVELS: tuple[tuple[str, Level, str], ...] = (
     ("inject", "add", "Put its own content at {}, and see what that place is given."),
@@ -63,7 +72,7 @@ UI_LEVELS: tuple[tuple[str, Level, str], ...] = (
 
 FRONTENDS: Mapping[str, tuple[str, Level, str]] = {
     "page": (
-        *("ui.frontend", "intercept"),
+        *("ui.frontend", "override"),
         "Run its front end in the page: it sees and does all that its viewer can.",
     ),
     "sandbox": (
@@ -146,5 +155,4 @@ class FrontendFiles:
 def outlet_base(name: str) -> str:
     """Return an outlet's name without the panel in brackets: `sidebar:panel:header[nodes]` → `…header`."""
     base, bracket, panel = name.partition("[")
-    named_panel = bracket and panel.endswith("]") and base in ("sidebar:panel:header", "sidebar:panel:footer")
-    return base if named_panel else name
+    return base if bracket and panel.endswith("]") and base in PANEL_OUTLETS else name

@@ -279,6 +279,14 @@ REFUSED_UI = [
     ("kind='override', target='ui:BaseNode'", "override on 'ui:BaseNode' is not declared"),
     ("kind='wrap', target='node:header:right'", "there is no component 'node:header:right'"),
     ("kind='outlet', target='node:footer[x]'", "there is no outlet 'node:footer[x]'"),
+    (
+        "kind='outlet', target='sidebar:panel:header[worklows]'",
+        "there is no panel 'worklows' (did you mean workflows",
+    ),
+    (
+        "kind='outlet', target='sidebar:panel:headr[nodes]'",
+        "there is no outlet 'sidebar:panel:headr[nodes]' (did you mean sidebar:panel:header[nodes]",
+    ),
 ]
 
 

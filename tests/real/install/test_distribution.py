@@ -129,7 +129,7 @@ def test_an_installed_plugin_waits_for_its_grant(installed: Environment, wheels:
         "hook:server:workflow:before-execute": ("intercept", False),
         "ui.inject:node:header:right": ("add", True),
         "ui.wrap:ui:BaseNode": ("intercept", False),
-        "ui.frontend": ("intercept", False),
+        "ui.frontend": ("override", False),
         "services.override:workflowManager": ("override", False),
     }
     assert run["outputs"]["greeting"] == "…, Ada"

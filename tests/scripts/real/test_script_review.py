@@ -202,7 +202,7 @@ def test_a_folder_with_files_that_run_is_reviewed(tmp_path: Path) -> None:
     front_end = "frontend: {vanilla: {entry: web/main.js}}\n"
     info = linked(project_with(tmp_path, files={"web/main.js": "1"}, more=front_end)).plugin("acme")
     levels = {permission.name.partition(":sha256:")[0]: permission.level for permission in info.permissions}
-    assert levels == {"hook:server:ui:declare": "add", "ui.frontend": "intercept", "code": "intercept"}
+    assert levels == {"hook:server:ui:declare": "add", "ui.frontend": "override", "code": "intercept"}
     assert info.state is PluginState.NEEDS_REVIEW
 
 

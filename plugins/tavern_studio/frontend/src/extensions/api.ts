@@ -1,11 +1,13 @@
 import { effectScope, watch, type Component } from "vue";
 import { i18n } from "../i18n";
+import { unknownName } from "../kit/near";
 import { registerCommands } from "../registry/commands";
 import { current } from "../registry/current";
 import { addHook, hookName } from "../registry/hooks";
 import { addLayer } from "../registry/layers";
 import { fillOutlet } from "../registry/outlets";
 import { addPage } from "../registry/pages";
+import { checkOutlet, checkPart } from "../registry/places";
 import { addPanel, PLACES } from "../registry/panels";
 import { iconTarget, rendererTarget } from "../registry/renderers";
 import { callService, readOnly, service } from "../registry/services";
@@ -122,6 +124,7 @@ export function addCommand(
 
 function uiOf(extension: Extension): ExtensionApi["ui"] {
   const layer = (kind: "wrap" | "override", part: string, value: unknown, order = 0) => {
+    checkPart(String(part));
     const permission = `ui.${kind}:${part}`;
     extension.need(quoted(`ui.${kind}Component`, part), permission);
     return extension.hold(permission, addLayer(part, { owner: extension, kind, order, value }));
@@ -138,6 +141,7 @@ function uiOf(extension: Extension): ExtensionApi["ui"] {
       return extension.hold(undefined, addPanel(extension, panel));
     },
     registerOutletComponent(outlet, component, options) {
+      checkOutlet(String(outlet));
       // A panel's, or that of all panels.
       const wanted = [outlet, outlet.replace(/\[.*$/, "")].map((one) => `ui.inject:${one}`);
       const permission = extension.need(quoted("ui.registerOutletComponent", outlet), ...wanted);
@@ -165,7 +169,7 @@ function servicesOf(extension: Extension): ExtensionApi["services"] {
   return {
     get(name) {
       if (name !== "workflowManager" && name !== "events")
-        throw new TypeError(`there is no client service ${JSON.stringify(name)}`);
+        throw unknownName("client service", String(name), ["workflowManager", "events"]);
       return readOnly(name, (method, values) => {
         extension.need(`services.get("${name}").${method}`);
         if (name === "events") listening(values[0]);

@@ -25,11 +25,12 @@ export default {
       took: "{ms} ms to load",
       pendingRestart: "The new version is used when the server is started again.",
       asks: { waiting: "Waits for your decision", granted: "Granted" },
-      level: { add: "add", intercept: "intercept", override: "override" },
+      level: { add: "add", intercept: "intercept", override: "override", full: "full access" },
       levelMeans: {
         add: "It brings something of its own.",
         intercept: "It sees what others do, and may change or stop it.",
         override: "It takes the place of a part of the host.",
+        full: "Nothing bounds it: look at who made it.",
       },
       grantedBy: "Granted by {name}",
       did: {
@@ -141,11 +142,12 @@ export default {
       took: "加载用时 {ms} 毫秒",
       pendingRestart: "服务器重新启动后才会使用新版本。",
       asks: { waiting: "等待您的决定", granted: "已授权" },
-      level: { add: "添加", intercept: "拦截", override: "覆盖" },
+      level: { add: "添加", intercept: "拦截", override: "覆盖", full: "完全访问" },
       levelMeans: {
         add: "它添加自己的内容。",
         intercept: "它能看到其他部分的操作，并可更改或阻止。",
         override: "它取代主机的一部分。",
+        full: "它不受任何限制：请确认作者可信。",
       },
       grantedBy: "授权人：{name}",
       did: {

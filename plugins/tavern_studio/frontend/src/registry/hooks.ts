@@ -1,5 +1,6 @@
 import { shallowReactive, toRaw } from "vue";
 import type { ClientHooks } from "../extensions/types";
+import { unknownName } from "../kit/near";
 import { within } from "../kit/time";
 import { t } from "../i18n";
 import type { Owner } from "./owner";
@@ -39,8 +40,7 @@ const spelled = (name: string) => name.replace(/^hook:client:/, "").replace(/:([
 /** Return the name that the host uses for a hook. */
 export function hookName(name: string): HookName {
   const known = NAMES.find((one) => spelled(one) === spelled(name));
-  if (known === undefined)
-    throw new TypeError(`there is no client hook ${JSON.stringify(name)}; there are ${NAMES.join(", ")}`);
+  if (known === undefined) throw unknownName("client hook", name, NAMES);
   return known as HookName;
 }
 
