@@ -68,6 +68,12 @@ def _range(value: str) -> str:
     return value
 
 
+def _icon(value: str) -> str:
+    if not value or (len(value) > 2 and not re.fullmatch(r"[a-z]{3,16}", value) and value.isascii()) or len(value) > 16:
+        raise ValueError("must be one or two letters, an emoji, or the name of an icon such as 'book'")
+    return value
+
+
 def _folder_name(value: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", value):
         raise ValueError("must be the name of one folder, in lower case")
@@ -87,6 +93,7 @@ Name = Annotated[str, AfterValidator(plugin_name)]
 VersionText = Annotated[str, AfterValidator(_version)]
 Range = Annotated[str, AfterValidator(_range)]
 InnerPath = Annotated[str, AfterValidator(_inside)]
+Icon = Annotated[str, AfterValidator(_icon)]
 FolderName = Annotated[str, AfterValidator(_folder_name)]
 
 
@@ -325,6 +332,7 @@ class Manifest(Model):
     display_name: str
     version: VersionText
     description: str | None = None
+    icon: Icon | None = None
     api_version: Range = ">=0.1"
     requires: Requires = Field(default_factory=Requires)
     runtime: Runtime = Field(default_factory=Runtime)

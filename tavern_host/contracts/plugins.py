@@ -139,7 +139,7 @@ class PluginProcess(Model):
 class PluginInfo(Model):
     """A plugin as `GET /api/plugins` and `tavern plugins list` show it.
 
-    The first six fields are the platform's `ExtensionInfo`; the rest are ours.
+    The first six fields are the platform's `ExtensionInfo`; the rest are ours. `icon` is what the manifest says.
     `timings` are milliseconds per stage; with `pending_restart` the version that is loaded runs until the host
     is restarted. `process` is only there of a plugin that is asked for alone. `source` is `entry-point:DIST`,
     `package:DIST`, `folder:PATH`, `dev:PATH` or `embedded:MODULE`.
@@ -152,6 +152,7 @@ class PluginInfo(Model):
     frontend: FrontendInfo | None = None
     config_options: list[dict[str, JsonValue]] | None = None
     is_enabled: bool = True
+    icon: str | None = None
     state: PluginState = PluginState.DISCOVERED
     source: str = ""
     first_party: bool = False

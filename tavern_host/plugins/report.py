@@ -89,6 +89,7 @@ class Report:
             description=manifest.description if manifest else None,
             frontend=frontend,
             config_options=options or None,
+            icon=manifest.icon if manifest else None,
             is_enabled=record.state is not PluginState.DISABLED,
             state=record.state,
             source=record.source,

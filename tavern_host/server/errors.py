@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tavern_host.contracts.errors import HTTP_STATUS, TavernError, describe, one_line
+from tavern_host.contracts.errors import HTTP_STATUS, TavernError, Vetoed, describe, one_line
 from tavern_host.contracts.languages import say
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -32,14 +32,18 @@ def failed(request: web.Request, error: Exception) -> web.Response:
             response.headers["Allow"] = error.headers["Allow"]
         return response
     if isinstance(error, TavernError):
-        return error_response(HTTP_STATUS.get(error.info.code, 500), error.info.code, error.message, error.info.details)
+        info = error.info
+        plugin = info.plugin if isinstance(error, Vetoed) else None  # of which the message speaks
+        return error_response(HTTP_STATUS.get(info.code, 500), info.code, error.message, info.details, plugin)
     if isinstance(error, web.RequestPayloadError):
         return error_response(400, "invalid_input", f"the body cannot be read: {one_line(str(error))}")
     _log.error("%s %s failed: %s", request.method, request.path, describe(error), exc_info=error)
     return error_response(500, "plugin_error", f"{request.method} {request.path} failed; the log says why")
 
 
-def error_response(status: int, code: str, message: str, details: Any = None) -> web.Response:
+def error_response(
+    status: int, code: str, message: str, details: Any = None, plugin: str | None = None
+) -> web.Response:
     """Return an error as problem details, with the members that the platform's clients read beside those of the RFC;
     what is for a person is in its language."""
     message = say(message)
@@ -56,4 +60,5 @@ def error_response(status: int, code: str, message: str, details: Any = None) ->
     wait = (details or {}).get("retry_after") if status in (429, 503) else None
     headers = {"Retry-After": str(-int(-wait // 1))} if isinstance(wait, int | float) else None  # whole seconds
     body |= {"details": details} if details else {}
+    body |= {"plugin": plugin} if plugin else {}
     return web.json_response(body, status=status, headers=headers, content_type=PROBLEM)

@@ -151,6 +151,7 @@ _NAMED: dict[Any, str] = {
     manifest.Range: "version range",
     manifest.InnerPath: "path",
     manifest.FolderName: "folder name",
+    manifest.Icon: "icon",
     manifest.EventPattern: "event type or pattern",
     manifest.HookName: "hook permission",
     settings.Finite: "number",

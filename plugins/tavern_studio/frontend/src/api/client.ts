@@ -11,6 +11,10 @@ export class ApiError extends Error {
     readonly code: string,
     message: string,
     readonly details: Record<string, unknown> = {},
+    /** What was asked for, such as `POST /api/workflows`; nothing where the page itself refused. */
+    readonly operation?: string,
+    /** The plugin that it is of. */
+    readonly plugin?: string,
   ) {
     super(message);
   }
@@ -22,6 +26,23 @@ const serialize = createQuerySerializer<Record<string, unknown>>();
 export const api = createClient<paths>({
   baseUrl: `${location.origin}${page.base}`,
   querySerializer: (query) => serialize({ projectId: page.project.id, ...query }),
+});
+
+const operations = new WeakMap<Response, string>();
+const operationOf = (request: Request) => `${request.method} ${new URL(request.url).pathname}`;
+const successes = new Set<(operation: string) => void>();
+
+/** Hear of each request that was answered as was asked for. */
+export function onSuccess(listener: (operation: string) => void): void {
+  successes.add(listener);
+}
+
+api.use({
+  onResponse({ request, response }) {
+    operations.set(response, operationOf(request));
+    if (response.ok) successes.forEach((listener) => listener(operationOf(request)));
+    return undefined;
+  },
 });
 
 // The language of the page, which need not be that of the browser: messages of the server are shown as they come.
@@ -46,13 +67,16 @@ export async function askWhole<T>(request: Promise<Answer<T>>): Promise<{ data: 
   } catch {
     throw new ApiError(0, "unreachable", "");
   }
-  if (answer.error !== undefined || !answer.response.ok) throw problem(answer.response.status, answer.error);
+  if (answer.error !== undefined || !answer.response.ok) throw problem(answer.response, answer.error);
   return { data: answer.data as NonNullable<T>, response: answer.response };
 }
 
-function problem(status: number, body: unknown): ApiError {
+function problem(response: Response, body: unknown): ApiError {
   const said = typeof body === "object" && body !== null ? (body as Record<string, unknown>) : {};
   const text = said.detail ?? said.message ?? said.title ?? (typeof body === "string" ? body : "");
   const details = typeof said.details === "object" && said.details !== null ? said.details : {};
-  return new ApiError(status, String(said.code ?? status), String(text), details as Record<string, unknown>);
+  const { status } = response;
+  const plugin = typeof said.plugin === "string" ? said.plugin : undefined;
+  const code = String(said.code ?? status);
+  return new ApiError(status, code, String(text), details as Record<string, unknown>, operations.get(response), plugin);
 }

@@ -1,6 +1,6 @@
+import { watch } from "vue";
 import { connection, listen, send, type Message } from "../api/socket";
 import { t } from "../i18n";
-import { say } from "../kit/toasts";
 import { nodeOf, setValue } from "./document";
 import type { Session } from "./session";
 
@@ -12,7 +12,8 @@ let isListening = false;
 export function pressButton(session: Session, id: string, button: string): void {
   const node = nodeOf(session.document.value, id);
   if (node === undefined) return;
-  if (connection.value !== "open") return say(t("errors.unreachable"), "bad");
+  session.refused.delete(id);
+  if (connection.value !== "open") return refuseAt(session, id);
   if (!isListening) {
     isListening = true;
     listen(["NODE_ACTION_RESULT"], take);
@@ -29,6 +30,16 @@ export function pressButton(session: Session, id: string, button: string): void 
   });
 }
 
+/** Say at a node that the server is not there, until it is. */
+function refuseAt(session: Session, id: string): void {
+  session.refused.set(id, t("errors.unreachable"));
+  const stop = watch(connection, (now) => {
+    if (now !== "open") return;
+    session.refused.delete(id);
+    stop();
+  });
+}
+
 function take({ payload }: Message): void {
   const found = pressed.find((one) => one.node === payload.nodeId && one.button === payload.buttonName);
   if (found === undefined) return;
@@ -42,6 +53,7 @@ function take({ payload }: Message): void {
 /** Errors do not say what they answer; the page sends nothing else that is refused. */
 function refuse({ payload }: Message): void {
   if (pressed.length === 0) return;
+  const [{ session, node }] = pressed as [(typeof pressed)[number]];
   pressed = pressed.slice(1);
-  say(String(payload.message), "bad");
+  session.refused.set(node, String(payload.message));
 }

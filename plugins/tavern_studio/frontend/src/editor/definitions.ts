@@ -35,7 +35,11 @@ export const useDefinitions = defineStore("definitions", () => {
   /** What was asked for last of each. */
   const asked = new Map<string, symbol>();
   listen(["WORKFLOW_CHANGED"], ({ payload }) => {
-    if (payload.change !== "draft" && asked.has(String(payload.workflowId))) void readGroup(String(payload.workflowId));
+    const id = String(payload.workflowId);
+    if (payload.change === "draft" || !asked.has(id)) return;
+    if (payload.change !== "deleted") return void readGroup(id);
+    asked.set(id, Symbol());
+    groups.value = new Map(groups.value).set(id, null);
   });
   onMissed(() => [...asked.keys()].forEach((id) => void readGroup(id)));
   async function readGroup(id: string): Promise<void> {

@@ -1,9 +1,10 @@
 import { ref } from "vue";
-import { api, ask } from "../api/client";
+import { api, ask, askWhole } from "../api/client";
 import { t } from "../i18n";
-import { attempt, say } from "../kit/toasts";
+import { attempt, refuse } from "../kit/toasts";
 import type { Command } from "../registry/commands";
 import { asDocument, NODE_GROUP, nodeOf } from "./document";
+import { groupFile } from "./groupfile";
 import { makeGroup, moveInto, unpackGroup, whyNoGroup, wrapInLoop } from "./grouping";
 import type { Session } from "./session";
 
@@ -24,7 +25,7 @@ export function groupCommands(session: Session, go: (path: string) => void): Com
 
   function begin(): void {
     const why = whyNoGroup(session.document.value, chosen());
-    if (why) say(t(why), "bad");
+    if (why) refuse(t(why));
     else namingGroup.value = true;
   }
 
@@ -41,7 +42,7 @@ export function groupCommands(session: Session, go: (path: string) => void): Com
 
   function loop(): void {
     const why = whyNoGroup(session.document.value, chosen());
-    if (why) return say(t(why), "bad");
+    if (why) return refuse(t(why));
     const wrapped = wrapInLoop(session.document.value, chosen(), slotsOf);
     session.change(t("editor.groups.loop"), () => wrapped.document);
     session.selected.value = new Set([wrapped.id]);
@@ -59,7 +60,7 @@ export function groupCommands(session: Session, go: (path: string) => void): Com
   /** A workflow with an interface is a tool as soon as it is published: show it there, to be tried and given to agents. */
   async function useAsTool(): Promise<void> {
     const { interfaceInputs, interfaceOutputs } = session.document.value;
-    if (!Object.keys({ ...interfaceInputs, ...interfaceOutputs }).length) return say(t("editor.noInterface"), "bad");
+    if (!Object.keys({ ...interfaceInputs, ...interfaceOutputs }).length) return refuse(t("editor.noInterface"));
     if (session.isChanged.value && !(await attempt(() => session.persistence.publish()))) return;
     go(`/tools/workflow:${session.id}`);
   }
@@ -97,9 +98,11 @@ export function groupCommands(session: Session, go: (path: string) => void): Com
 /** Save the selected nodes as a workflow of a name, and put a group of it in their place. */
 export async function groupSelected(session: Session, name: string): Promise<void> {
   const { made, put } = makeGroup(session.document.value, session.selected.value, name, (id) => session.slotsOf(id));
-  const saved = await attempt(() => ask(api.POST("/api/workflows", { body: made as never })));
+  const saved = await attempt(() => askWhole(api.POST("/api/workflows", { body: made as never })));
   if (saved === undefined) return;
-  const { document, id } = put(String((saved as { id?: unknown }).id));
-  session.change(t("editor.groups.make"), () => document);
+  const reference = String((saved.data as { id?: unknown }).id);
+  const { document, id } = put(reference);
+  const file = groupFile({ ...made, id: reference }, saved.response.headers.get("ETag") ?? "");
+  session.change(t("editor.groups.make"), () => document, undefined, file);
   session.selected.value = new Set([id]);
 }

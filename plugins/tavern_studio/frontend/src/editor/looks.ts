@@ -1,35 +1,7 @@
-import {
-  AudioLines,
-  BookOpen,
-  Bot,
-  Box,
-  Braces,
-  Calculator,
-  Clock,
-  Code,
-  Database,
-  FileText,
-  FolderOpen,
-  GitBranch,
-  Globe,
-  Group,
-  Image,
-  List,
-  Mail,
-  MessageSquareText,
-  Puzzle,
-  Repeat,
-  Search,
-  Sparkles,
-  Table,
-  Type,
-  Video,
-  WandSparkles,
-  Waves,
-  Wrench,
-} from "@lucide/vue";
+import { Box, Puzzle } from "@lucide/vue";
 import type { Component } from "vue";
 import { hueOf, type Hue } from "../kit/hues";
+import { ICONS } from "../kit/icons";
 import { layersOf } from "../registry/layers";
 import { layered } from "../registry/components";
 import { iconTarget } from "../registry/renderers";
@@ -40,38 +12,6 @@ export interface NodeLook {
   hue: Hue;
   icon: Component;
 }
-
-/** The icons that a node type may name in its definition (`icon`). */
-const ICONS: Record<string, Component> = {
-  audio: AudioLines,
-  book: BookOpen,
-  bot: Bot,
-  box: Box,
-  braces: Braces,
-  branch: GitBranch,
-  calculator: Calculator,
-  clock: Clock,
-  code: Code,
-  database: Database,
-  file: FileText,
-  folder: FolderOpen,
-  globe: Globe,
-  group: Group,
-  image: Image,
-  list: List,
-  mail: Mail,
-  message: MessageSquareText,
-  puzzle: Puzzle,
-  repeat: Repeat,
-  search: Search,
-  sparkles: Sparkles,
-  stream: Waves,
-  table: Table,
-  text: Type,
-  video: Video,
-  wand: WandSparkles,
-  wrench: Wrench,
-};
 
 /** What a category says, by a word in its name. The first that is found counts. */
 const CATEGORIES: [RegExp, Hue, string][] = [

@@ -3,7 +3,7 @@ import { api, ask, askWhole, type ApiError, type Schemas } from "../api/client";
 import { asError } from "../api/resource";
 import { connection, listen, onMissed, type Message } from "../api/socket";
 import { t } from "../i18n";
-import { say } from "../kit/toasts";
+import { say, unsay } from "../kit/toasts";
 import { isSame } from "./comparison";
 import { removeLocalDraft, saveLocalDraft, localDraft } from "../kit/drafts";
 import { asDocument, placed, unplacedIn, type Places, type WorkflowDocument } from "./document";
@@ -85,6 +85,7 @@ export class Persistence {
 
   /** The last draft is sent once more; where it is not taken, it stays in this browser. */
   close(): void {
+    unsay(this.id);
     this.isClosed = true;
     this.stops.forEach((stop) => stop());
     if (this.timer !== undefined) void this.flush();
@@ -367,7 +368,7 @@ export class Persistence {
     if (this.isPublishing.value) return;
     if (payload.change === "deleted" || payload.change === "moved") {
       this.maySave.value = false; // until it is there again: a draft that is thrown away meanwhile would come back
-      say(t(`editor.${payload.change}Elsewhere`, { to: String(payload.to) }), "bad");
+      say(t(`editor.${payload.change}Elsewhere`, { to: String(payload.to) }), "bad", this.id);
     } else if (payload.revision !== this.draftTag && payload.revision !== this.fileTag) {
       if (this.state.value === "unsaved") {
         this.maySave.value = true;

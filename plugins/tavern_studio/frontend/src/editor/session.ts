@@ -16,8 +16,15 @@ import { Running } from "./running";
 import { groupReference, slotsOf, valueKeys, type Slots } from "./slots";
 import { sideIsOpen } from "./viewing";
 
+/** What a step did beside the document, to be taken back and done again with it. */
+export interface Effect {
+  undo(): unknown;
+  redo(): unknown;
+}
+
 interface Step {
   label: string;
+  effect?: Effect;
   document: WorkflowDocument;
   /** Steps of the same kind in a row are one, such as the letters that are typed into a field. */
   kind?: string;
@@ -45,6 +52,8 @@ export class Session {
   readonly comparison = shallowRef<Comparison>();
   /** What stands at the right in place of the node or the workflow. */
   readonly side = shallowRef<"history" | "assistant">();
+  /** Why a button of a node did nothing, by the node. */
+  readonly refused = shallowReactive(new Map<string, string>());
   /** The node below the pointer. */
   readonly hovered = shallowRef<string>();
   /** Whether all is dimmed but the path of the selected nodes. */
@@ -124,9 +133,9 @@ export class Session {
 
   /**
    * Change the document as one step that can be undone; before it has been read there is nothing to change. The points of
-   * edges go with their nodes.
+   * edges go with their nodes, and an `effect` is undone and redone with the step.
    */
-  change(label: string, how: (document: WorkflowDocument) => WorkflowDocument, kind?: string): void {
+  change(label: string, how: (document: WorkflowDocument) => WorkflowDocument, kind?: string, effect?: Effect): void {
     if (this.state.value !== "ready") return;
     const before = this.document.value;
     const next = keepPoints(before, how(before));
@@ -136,7 +145,7 @@ export class Session {
     if (kind !== undefined && last?.kind === kind && now - last.at < COALESCE_MS) {
       last.at = now;
     } else {
-      this.past.value = [...this.past.value.slice(-MAX_UNDO), { label, document: before, kind, at: now }];
+      this.past.value = [...this.past.value.slice(-MAX_UNDO), { label, document: before, kind, effect, at: now }];
     }
     this.future.value = [];
     this.show(next);
@@ -164,7 +173,7 @@ export class Session {
   /** Take back the last step; where this page has none, the last one that the history knows. */
   undo(): void {
     if (this.past.value.length === 0) void this.undoOlder();
-    else this.step(this.past, this.future, "editor.undo");
+    else this.step(this.past, this.future, "undo");
   }
 
   private async takeBack(): Promise<void> {
@@ -181,16 +190,17 @@ export class Session {
   }
 
   redo(): void {
-    this.step(this.future, this.past, "editor.redo");
+    this.step(this.future, this.past, "redo");
   }
 
-  private step(from: typeof this.past, to: typeof this.past, name: string): void {
+  private step(from: typeof this.past, to: typeof this.past, way: "undo" | "redo"): void {
     const step = from.value.at(-1);
     if (step === undefined) return;
     from.value = from.value.slice(0, -1);
-    to.value = [...to.value, { label: step.label, document: this.document.value, at: 0 }];
+    to.value = [...to.value, { label: step.label, document: this.document.value, effect: step.effect, at: 0 }];
     this.show(step.document);
-    this.persistence.changed(`${t(name)}: ${step.label}`);
+    this.persistence.changed(`${t(`editor.${way}`)}: ${step.label}`);
+    step.effect?.[way]();
   }
 
   private show(document: WorkflowDocument): void {

@@ -1,6 +1,6 @@
 import { shallowReactive, shallowRef } from "vue";
 import { t } from "../i18n";
-import { say } from "../kit/toasts";
+import { say, unsay } from "../kit/toasts";
 import type { Owner } from "../registry/owner";
 import type { Disposer, PermissionRefusal } from "./types";
 
@@ -104,6 +104,7 @@ export class Extension implements Owner {
   /** Take everything back. */
   close(): void {
     this.isOpen = false;
+    unsay(`plugin ${this.name}`);
     for (const one of [...this.held].reverse()) this.release(one);
   }
 
@@ -127,7 +128,7 @@ export class Extension implements Owner {
     console.error(`plugin ${this.name}, ${where}:`, error);
     // Where it stands by itself, its badge says so.
     if (!others.some((one) => one.where === where) && !same && !/^(outlet|panel|page) /.test(where))
-      say(t("extensions.mistake", { plugin: this.title, where, message }), "bad");
+      say(t("extensions.mistake", { plugin: this.title, where, message }), "bad", `plugin ${this.name}`);
   }
 
   owns(error: unknown): boolean {

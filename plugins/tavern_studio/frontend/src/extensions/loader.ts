@@ -7,6 +7,7 @@ import { say } from "../kit/toasts";
 import { within } from "../kit/time";
 import { commands, runCommand } from "../registry/commands";
 import { operatorOrder } from "../registry/layers";
+import { know } from "../registry/known";
 import { showSandboxed } from "../sandbox/panels";
 import { apiOf, leads } from "./api";
 import { announce, applyDeclarations, type Declaration, type Declared } from "./declarations";
@@ -104,6 +105,7 @@ async function synchronize(): Promise<void> {
   activated.clear();
   const plugins = await ask(api.GET("/api/plugins")).catch(() => undefined); // as below
   if (plugins === undefined) return; // the connection is lost, or the person here may not know of plugins
+  know(plugins);
   const wanted = new Map(plugins.filter(hasFrontend).map((one) => [one.name, one]));
   for (const [name, extension] of extensions) {
     const info = wanted.get(name);

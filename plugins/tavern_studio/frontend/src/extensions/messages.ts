@@ -12,7 +12,6 @@ export default {
         '{plugin} brings a copy of Vue of its own, whose components would not follow the page. Leave "vue" out of its build (rollupOptions.external), so that the page\'s is used.',
       mistake: "{plugin} made a mistake ({where}): {message}",
       badge: "{plugin} made a mistake: {error} Press to show it again.",
-      veto: "{plugin} stopped this: {reason}",
       noCommand: "{plugin} declares the command {id}, and its code does not give it.",
       noPage: "No page of {plugin} is here. It is not loaded, or has none at this address.",
       safe: {
@@ -63,7 +62,6 @@ export default {
         "{plugin} 带有自己的 Vue 副本，其组件不会随页面更新。请在构建中排除“vue”（rollupOptions.external），以使用页面的 Vue。",
       mistake: "{plugin} 出错（{where}）：{message}",
       badge: "{plugin} 出错：{error} 点击可重新显示。",
-      veto: "{plugin} 阻止了此操作：{reason}",
       noCommand: "{plugin} 声明了命令 {id}，但其代码没有提供。",
       noPage: "这里没有 {plugin} 的页面：它未加载，或在此地址没有页面。",
       safe: {

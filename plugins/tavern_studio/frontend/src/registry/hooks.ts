@@ -1,4 +1,5 @@
 import { shallowReactive, toRaw } from "vue";
+import { ApiError } from "../api/client";
 import type { ClientHooks } from "../extensions/types";
 import { unknownName } from "../kit/near";
 import { within } from "../kit/time";
@@ -18,12 +19,9 @@ const NONE: readonly Entry[] = [];
 const all = shallowReactive(new Map<HookName, readonly Entry[]>());
 
 /** A plugin has stopped something, and says why. */
-export class Veto extends Error {
-  constructor(
-    readonly owner: Owner,
-    reason: string,
-  ) {
-    super(t("extensions.veto", { plugin: owner.title, reason }));
+export class Veto extends ApiError {
+  constructor(owner: Owner, reason: string) {
+    super(0, "vetoed", t("errors.vetoedBy", { plugin: owner.title, reason }));
   }
 }
 
