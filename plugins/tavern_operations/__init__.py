@@ -31,12 +31,14 @@ def tavern_register_services() -> list[ServiceInfo]:
 
 @hookimpl
 async def tavern_startup(context: PluginContext) -> None:
-    """Look for alarms, and compare what is installed with advisories, in a host that serves."""
+    """Look for alarms, keep figures, and compare what is installed with advisories, in a host that serves."""
     if context.serving:
         from tavern_operations.advisories.regular import compare_regularly  # imports what only a server needs
         from tavern_operations.alarms.following import follow
+        from tavern_operations.metrics.service import look_regularly
 
         context.tasks.spawn(follow(context), name="look for alarms in the audit log")
+        context.tasks.spawn(look_regularly(context), name="look at the figures")
         context.tasks.spawn(compare_regularly(context), name="compare what is installed with advisories")
 
 
@@ -124,5 +126,12 @@ def tavern_register_routes() -> list[RouteInfo]:
             handler="tavern_operations.metrics.web:figures",
             summary="All figures.",
             answer="tavern_host.contracts.metrics:Figure[]",
+        ),
+        get(
+            path="/api/figures/history",
+            handler="tavern_operations.metrics.web:history",
+            summary="What runs, memory, tokens and the work of plugins were lately, about one number a minute.",
+            query="tavern_operations.metrics.web:HistoryQuery",
+            answer="tavern_operations.api.metrics:FigureHistory",
         ),
     ]

@@ -239,13 +239,24 @@ class ServiceLayer(Model):
     permission: str | None = None
 
 
+class Involvement(Model):
+    """A plugin's part in a service or a hook, in the order in which they are asked: it `provides` or `overrides` the
+    service, or `implements` the hook. `where` is a handler or a file with its line; `granted` says by what it may."""
+
+    plugin: str
+    role: Literal["provides", "overrides", "implements"]
+    where: str = ""
+    granted: str = ""
+
+
 class Explanation(Model):
     """Why something is as it is: `subject` as it was asked for (`service:toolManager`), one line that answers,
-    and the facts behind it, each with its reason."""
+    and the facts behind it, each with its reason. `involved` are the plugins of a service or a hook."""
 
     subject: str
     answer: str
     facts: list[str] = Field(default_factory=list)
+    involved: list[Involvement] = Field(default_factory=list)
 
 
 class DescribedRoute(Model):

@@ -6,11 +6,12 @@ Reads what the manager, the services and the hooks know; decides and changes not
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.manifest import canonical
 from tavern_host.contracts.names import look_up
-from tavern_host.contracts.plugins import Explanation, PermissionInfo, PluginState
+from tavern_host.contracts.plugins import Explanation, Involvement, PermissionInfo, PluginState
 from tavern_host.contracts.services import interface_methods
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.permissions import all_permissions
@@ -22,8 +23,9 @@ def explain(manager: Manager, subject: str) -> Explanation:
     kind, _, name = subject.partition(":")
     if kind not in _KINDS or not name:
         raise InvalidInput(f"{subject!r} must be one of {', '.join(f'{k}:NAME' for k in _KINDS)}")
-    answer, facts = _KINDS[kind](_Facts(manager), name)
-    return Explanation(subject=subject, answer=answer, facts=facts)
+    known = _Facts(manager)
+    answer, facts = _KINDS[kind](known, name)
+    return Explanation(subject=subject, answer=answer, facts=facts, involved=known.involved)
 
 
 Answer = tuple[str, list[str]]
@@ -35,6 +37,7 @@ class _Facts:
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._grants = manager.grants.read()
+        self.involved: list[Involvement] = []
 
     def plugin(self, name: str) -> Answer:
         """Explain a plugin: its state, and by what it has each permission."""
@@ -64,11 +67,13 @@ class _Facts:
         for layer in stack:
             since = f"since {layer.since:%Y-%m-%d %H:%M:%S} UTC"
             if not layer.override:
+                self._involve(layer.plugin, "provides", str(layer.handler), "declared")
                 facts.append(f"{layer.plugin} provides it with {layer.handler}, {since}")
                 continue
             later = [m for m, info in interface_methods(interface).items() if info.since > layer.version]
             falls = f"; leaves {', '.join(later)} to the next provider in the stack" if later else ""
             by = self._granted_to(layer.plugin, f"services.override:{name}")
+            self._involve(layer.plugin, "overrides", str(layer.handler), by)
             facts.append(f"{layer.plugin} overrides version {layer.version} with {layer.handler}, {since}, {by}{falls}")
         conflict = services.conflict(name)
         facts += [str(conflict)] if conflict is not None else []
@@ -85,7 +90,9 @@ class _Facts:
         implementations = dispatcher.implementations(name)
         for place, one in enumerate(implementations, start=1):
             where = f"{one.info.file}:{one.info.line}" if one.info.file else one.info.function
-            facts.append(f"{place}. {one.info.plugin} ({where}), {self._granted_to(one.info.plugin, spec.permission)}")
+            by = self._granted_to(one.info.plugin, spec.permission)
+            self._involve(one.info.plugin, "implements", where, by)
+            facts.append(f"{place}. {one.info.plugin} ({where}), {by}")
         facts += self._asking(lambda p: p == spec.permission, only_refused=True)
         names = ", ".join(dict.fromkeys(one.info.plugin for one in implementations))
         return f"{name} is implemented by {names}" if names else f"nobody implements {name}", facts
@@ -100,6 +107,9 @@ class _Facts:
         return f"{permission.description} (level {permission.level})", asking or ["no plugin asks for it"]
 
     # --- parts of answers ---------------------------------------------------------------------------
+
+    def _involve(self, plugin: str, role: Literal["provides", "overrides", "implements"], where: str, by: str) -> None:
+        self.involved.append(Involvement(plugin=plugin, role=role, where=where, granted=by))
 
     def _why_granted(self, record: Record, permission: PermissionInfo) -> str:
         return self._manager.review.why_granted(record, permission, self._grants.get(record.name))

@@ -112,3 +112,12 @@ def test_what_cannot_be_explained_is_told(tmp_path: Path) -> None:
     for subject, error, told in UNKNOWN:
         with pytest.raises(error, match=f"^{re.escape(told)}"):
             host.why(subject)
+
+
+async def test_who_takes_part_in_a_service_or_a_hook_is_data_too(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path, "acme", HOOKED, permissions={"hooks": ["hook:server:workflow:before-execute"]})
+    async with Host(tmp_path / "p", plugins=[folder], trust=["acme"]) as host:
+        hook, service = host.why("hook:tavern_before_execute"), host.why("service:executionEngine")
+    (one,) = [one for one in hook.involved if one.plugin == "acme"]
+    assert one.role == "implements" and "acme" in one.where and "trust" in one.granted
+    assert [(one.plugin, one.role) for one in service.involved] == [("tavern-engine", "provides")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.metrics import MAX_LABELLED, Figure, Tally
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.testing.http import HttpClient, served
-from tavern_operations.api.metrics import METRICS
+from tavern_operations.api.metrics import METRICS, FigureHistory
+from tavern_operations.metrics.history import KEPT, Recorder
 from tavern_operations.metrics.web import exposition
 
 LINE = re.compile(r'([a-z_]+)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)+\})? (NaN|[+-]?Inf|-?[0-9.e+-]+)')
@@ -166,3 +169,37 @@ async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None
         failure = await anext(host.registrations.commands["top"].call({"every": 2, "once": True}))
         assert failure.kind == "failure"
         assert "no server runs" in failure.text
+
+
+async def test_figures_of_the_last_day_are_kept_by_the_minute(tmp_path: Path) -> None:
+    async with Host(tmp_path / "inn", serving=True) as host, served(host) as site:
+        await asyncio.sleep(5 * 60)  # of held time
+        hour = FigureHistory.model_validate(await (await site.get("/api/figures/history")).json())
+        minutes = FigureHistory.model_validate(await (await site.get("/api/figures/history?seconds=150")).json())
+        for seconds in (0, 86_401):
+            assert (await site.get(f"/api/figures/history?seconds={seconds}")).status == 400
+            with pytest.raises(InvalidInput):
+                await host.services.get(METRICS).history(seconds)
+    assert 5 <= len(hour.times) <= 7
+    assert [(b - a).total_seconds() for a, b in pairwise(hour.times)] == [pytest.approx(60, abs=2)] * (
+        len(hour.times) - 1
+    )
+    memory = next(one for one in hour.series if one.name == "process_resident_memory_bytes")
+    assert all(value is not None and value > 1_000_000 for value in memory.values)
+    hooks = [one for one in hour.series if one.name == "tavern_hooks_total"]
+    assert all(set(one.labels) == {"plugin"} for one in hooks)
+    assert len({one.labels["plugin"] for one in hooks}) == len(hooks) > 5
+    assert len(minutes.times) in (2, 3)
+
+
+def test_of_many_figures_as_many_are_given_as_are_asked_for_and_gaps_are_none() -> None:
+    recorder, start = Recorder(), datetime(2030, 1, 1, tzinfo=UTC)
+    for minute in range(KEPT + 10):
+        gauges = [Figure(name="tavern_sockets", kind="gauge", value=minute)] if minute != KEPT + 8 else []
+        recorder.add(start + timedelta(minutes=minute), gauges)
+    assert not recorder.is_due(start + timedelta(minutes=KEPT + 9, seconds=30))
+    found = recorder.since(start, 100)
+    assert len(found.times) == len(found.series[0].values) <= 100
+    assert (found.times[-1], found.series[0].values[-1]) == (start + timedelta(minutes=KEPT + 9), KEPT + 9)
+    assert recorder.since(start + timedelta(minutes=KEPT + 7), 100).series[0].values == [KEPT + 7, None, KEPT + 9]
+    assert found.times[0] >= start + timedelta(minutes=10)

@@ -7,15 +7,20 @@ import os
 import resource
 import threading
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 
-from tavern_host import PluginContext
+from tavern_host import PluginContext, clock
+from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.plugins import PLUGINS
-from tavern_operations.api.metrics import Metrics
+from tavern_operations.api.metrics import LONGEST, METRICS, FigureHistory, Metrics
+from tavern_operations.metrics.history import EVERY, Recorder
 
 MAX_FIGURES = 5000
 """How many figures of one plugin are given."""
+MOST = 240
+"""How many numbers of a figure are given at once."""
 LOOK = 0.5
 """Seconds between two looks at the event loop."""
 
@@ -29,6 +34,7 @@ class HostMetrics(Metrics):
         self._context = context
         self._watch: asyncio.Task[None] | None = None
         self._lag = 0.0
+        self._recorder = Recorder()
 
     async def close(self) -> None:
         """Watch no more."""
@@ -53,7 +59,16 @@ class HostMetrics(Metrics):
         for answer in await self._context.hooks.collect("tavern_collect_figures"):
             owner = "" if answer.plugin in first_party else f"x_{answer.plugin.replace('-', '_')}_"
             found += [_named(figure, owner) for figure in answer.value[:MAX_FIGURES]]
-        return [*found, *await asyncio.to_thread(_of_process)]
+        found += await asyncio.to_thread(_of_process)
+        if self._context.serving and self._recorder.is_due(now := clock.now()):
+            self._recorder.add(now, found)
+        return found
+
+    async def history(self, seconds: int) -> FigureHistory:
+        """Return what figures were. Raises `InvalidInput` for no time, or more than is kept."""
+        if not 0 < seconds <= LONGEST:
+            raise InvalidInput(f"{seconds} seconds: figures of 1 to {LONGEST:,} seconds can be asked for")
+        return self._recorder.since(clock.now() - timedelta(seconds=seconds), MOST)
 
     async def _watched(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -61,6 +76,16 @@ class HostMetrics(Metrics):
             due = clock() + LOOK
             await asyncio.sleep(LOOK)
             self._lag = max(self._lag, clock() - due)
+
+
+async def look_regularly(context: PluginContext) -> None:
+    """Look at the figures each minute until the plugin is unloaded, so that they are kept."""
+    while True:
+        try:
+            await context.services.get(METRICS).figures()
+        except TavernError as error:
+            context.log.warning("the figures of this minute are not kept: %s", error.message)
+        await asyncio.sleep(EVERY)
 
 
 def _named(figure: Figure, owner: str) -> Figure:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from pydantic import Field
+
 from tavern_host import HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.metrics import Figure
-from tavern_operations.api.metrics import METRICS
+from tavern_host.contracts.wire import Model
+from tavern_operations.api.metrics import LONGEST, METRICS
 
 _ESCAPES_OF_HELP = str.maketrans({"\\": "\\\\", "\n": "\\n"})
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
@@ -22,6 +26,19 @@ async def prometheus(request: HttpRequest, context: PluginContext) -> HttpRespon
 async def figures(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with all figures as JSON."""
     return HttpResponse(data=[figure.to_json() for figure in await context.services.get(METRICS).figures()])
+
+
+class HistoryQuery(Model):
+    """The query of `GET /api/figures/history`: of how many seconds until now."""
+
+    seconds: int = Field(default=3600, ge=1, le=LONGEST)
+
+
+async def history(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with what figures were lately."""
+    seconds = request.read_query(HistoryQuery).seconds
+    found = await context.services.get(METRICS).history(seconds)
+    return await answer_with(found.to_json, is_large=True)
 
 
 def exposition(figures: Iterable[Figure]) -> str:

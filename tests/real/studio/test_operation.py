@@ -167,7 +167,7 @@ async def test_figures_move_while_they_are_looked_at_and_the_log_is_searched(stu
     await studio.site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
     await page.clock.run_for(3000)
     await expect(row.get_by_role("cell").nth(1)).not_to_have_text("0")
-    await expect(page.get_by_role("region", name="Runs that wait").get_by_role("img")).to_be_visible()
+    await expect(page.get_by_role("region", name="Runs", exact=True).get_by_role("img")).to_be_visible()
     await studio.picture("figures")
 
     for number in range(130):

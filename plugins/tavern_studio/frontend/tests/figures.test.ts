@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { callsOf, lineOf, sumOf } from "../src/settings/figures";
+import { busiest, callsOf, gaugeOf, lineOf, rateOf, sumOf, trackOf } from "../src/settings/figures";
 
 const figure = (name: string, value: number, labels: Record<string, string> = {}) => ({ name, value, labels }) as never;
 const sample = (at: number, calls: number, seconds: number) => ({
@@ -38,4 +38,23 @@ test("figures of a name are summed by their labels", () => {
 test("a line goes from nothing to the highest value", () => {
   expect(lineOf([0, 5, 10])).toBe("0,23 50,12 100,1");
   expect(lineOf([0, 0])).toBe("0,23 100,23");
+});
+
+test("samples become series: gauges by their labels, counters of plugins summed, rates by the minute", () => {
+  const at = (time: number, queued: number, seconds: number) => ({
+    at: time,
+    figures: [
+      figure("tavern_active_runs", queued, { status: "queued" }),
+      figure("tavern_active_runs", 1, { status: "running" }),
+      figure("tavern_hooks_seconds_total", seconds, { plugin: "acme", hook: "a" }),
+      figure("tavern_hooks_seconds_total", seconds, { plugin: "acme", hook: "b" }),
+      figure("tavern_hooks_seconds_total", 0, { plugin: "quiet", hook: "b" }),
+    ],
+  });
+  const track = trackOf([at(0, 2, 1), at(30_000, 0, 2), at(60_000, 3, 0.5)]);
+  expect(gaugeOf(track, "tavern_active_runs", { status: "queued" })).toEqual([2, 0, 3]);
+  expect(gaugeOf(track, "tavern_active_runs")).toEqual([3, 1, 4]);
+  expect(gaugeOf(track, "never")).toEqual([undefined, undefined, undefined]);
+  expect(rateOf(track, "tavern_hooks_seconds_total", { plugin: "acme" })).toEqual([undefined, 4, 2]);
+  expect(busiest(track, 5).map(({ plugin, values }) => [plugin, values])).toEqual([["acme", [undefined, 4000, 2000]]]);
 });

@@ -1,4 +1,5 @@
 import type { Schemas } from "../api/client";
+import type { Span, TimelineRow } from "../kit/charts/timeline";
 
 type Trace = Schemas["AgentTrace"];
 
@@ -38,9 +39,52 @@ export function stepsOf(trace: Trace[]): Step[] {
   return steps;
 }
 
-/** Return what a long list shows: all of a short one, else its beginning and its end, and how many stand between. */
-export function folded<T>(list: T[], most = 12): { first: T[]; hidden: number; last: T[] } {
-  if (list.length <= most) return { first: list, hidden: 0, last: [] };
-  const first = Math.floor(most / 3);
-  return { first: list.slice(0, first), hidden: list.length - most, last: list.slice(first - most) };
+/** Return a trace as rows: each answer of the model, and each call with the time that it waited for a person. */
+export function rowsOfTrace(trace: Trace[], model: (step: number) => string): TimelineRow[] {
+  const rows: TimelineRow[] = [];
+  let [thinking, open]: [Span | undefined, Open[]] = [undefined, []];
+  const end = trace.at(-1)?.at ?? 0;
+  const settle = (at: number, found: Open[]) => {
+    for (const { row } of found) row.spans.at(-1)!.to = at;
+    open = open.filter((one) => !found.includes(one));
+  };
+  for (const one of trace) {
+    const at = one.at ?? 0;
+    const data = (one.data ?? {}) as Record<string, unknown>;
+    if (one.kind === "thinking") {
+      settle(at, open);
+      thinking = { kind: "model", from: at, to: end };
+      rows.push({ id: `model ${one.step} ${rows.length}`, name: model(one.step), spans: [thinking] });
+    } else if (thinking && one.kind !== "fragment" && one.kind !== "thought") {
+      thinking.to = at;
+      if (one.kind === "error") thinking.kind = "failed";
+      thinking = undefined;
+    }
+    if (one.kind === "tool_call") {
+      const row: TimelineRow = {
+        id: `call ${rows.length}`,
+        name: String(data.toolId ?? ""),
+        spans: [{ kind: "tool", from: at, to: end }],
+      };
+      rows.push(row);
+      open.push({ row, tool: row.name });
+    }
+    const mine = open.filter((call) => data.toolId === undefined || call.tool === data.toolId);
+    if (one.kind === "awaiting_approval") for (const { row } of mine.slice(0, 1)) split(row, "approval", at, end);
+    if (one.kind === "tool_running")
+      for (const { row } of mine.slice(0, 1)) if (row.spans.at(-1)!.kind === "approval") split(row, "tool", at, end);
+    if (one.kind === "observation") settle(at, data.toolId === undefined ? open : mine.slice(0, 1));
+  }
+  return rows;
+}
+
+interface Open {
+  row: TimelineRow;
+  tool: string;
+}
+
+/** End the last bar of a row, and begin another one. */
+function split(row: TimelineRow, kind: Span["kind"], at: number, end: number): void {
+  row.spans.at(-1)!.to = at;
+  row.spans.push({ kind, from: at, to: end });
 }

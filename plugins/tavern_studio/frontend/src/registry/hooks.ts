@@ -55,6 +55,11 @@ export function addHook(owner: Owner, name: HookName, call: Entry["call"], order
     );
 }
 
+/** The plugins that a hook of the page asks, in this order. */
+export const hookedBy = (name: HookName): string[] => [
+  ...new Set((all.get(name) ?? NONE).map((one) => one.owner.name)),
+];
+
 type Changed<Name extends HookName> = Omit<ClientHooks[Name], "veto">;
 
 /** What hooks may change of an event; the rest is said anew to each of them. */
