@@ -43,6 +43,12 @@ registerCommands(
     run: () => router.push({ path: "/tools", query: { new: kind } }),
   })),
   {
+    id: "app.new",
+    title: "home.new",
+    needs: "POST /api/workflows",
+    run: () => router.push({ path: "/", query: { new: "workflow" } }),
+  },
+  {
     id: "app.import",
     title: "app.import",
     needs: "POST /api/workflows",
