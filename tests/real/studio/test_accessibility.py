@@ -26,10 +26,11 @@ VIEWS = {
     "/runs": "Runs",
     "/files": "Files",
     "/plugins/tavern-engine": "Workflow engine",
-    "/settings/tavern-engine": "tavern-engine",
+    "/plugins?view=influences": "Who changes what before and during a run",
+    "/settings/tavern-engine": "Workflow engine",
     "/settings/audit": "Audit log",
     "/settings/users": "Members of this project",
-    "/settings/figures": "Runs that wait",
+    "/settings/figures": "Memory of the server",
     "/settings/models": "Add a model",
 }
 WIDE = {"/workflows/agents/LLMDecisionWithTools": "The conversation so far."}

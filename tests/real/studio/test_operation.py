@@ -29,7 +29,7 @@ VIEWS = {
     "/files": "Nothing is in this folder.",
     "/plugins/acme": "See every tool call before it is made",
     "/settings/models": "scripted",
-    "/settings/figures": "tavern-engine",
+    "/settings/figures": "Memory of the server",
     "/settings/account": "this one",
     "/settings/tavern-engine": "Runs at a time",
 }
@@ -162,7 +162,7 @@ async def test_figures_move_while_they_are_looked_at_and_the_log_is_searched(stu
     await page.clock.install()
     await studio.open("/settings/figures")
     await page.reload()
-    row = page.get_by_role("row", name="tavern-engine")
+    row = page.get_by_role("row", name="Workflow engine")
     await expect(row.get_by_role("cell").nth(1)).to_have_text("0")
     await studio.site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
     await page.clock.run_for(3000)

@@ -93,7 +93,7 @@ async def _settings_users_and_log(studio: Studio) -> None:
     await studio.open("/plugins/tavern-engine")
     await expect(page.get_by_role("row", name=re.compile("tavern_register_routes 1 "))).to_be_visible()
     await studio.open("/settings/figures")
-    await expect(page.get_by_role("row", name=re.compile("tavern-engine"))).to_be_visible()
+    await expect(page.get_by_role("row", name=re.compile("Workflow engine"))).to_be_visible()
     await studio.open("/settings/users")
     await page.get_by_role("button", name="Add a user").click()
     await page.get_by_label("Name").fill("ann")
@@ -115,7 +115,7 @@ async def _run_looked_at(studio: Studio) -> None:
     await expect(page.get_by_role("heading", name="Runs")).to_be_visible()  # home has a link of this name, too
     await page.get_by_role("link", name="Greeting").click()
     await expect(page.get_by_text("Hello, Ada").first).to_be_visible()
-    await page.locator("summary", has_text="trim").click()
+    await page.get_by_role("table", name="Nodes in time").get_by_role("button", name="trim").click()
     await studio.picture("run")
     await page.get_by_role("button", name="Run again").click()
     await expect(page.get_by_role("link", name="Greeting")).to_have_count(2)
