@@ -101,7 +101,7 @@ READ_BY_ALL = {
     "agentProfiles": "get check",  # files
     "agentRuntime": "list_agents get check",  # profiles, not what agents hear and do
     "llm": "models",
-    "metrics": "figures",
+    "metrics": "figures history",
     "nodeCluster": "takes",
     "nodeManager": "list_nodes get",
     "plugins": "list_plugins get assets service_stack figures routes permissions why",

@@ -37,7 +37,7 @@ export default function setup(api) {
   put("layout:header:before-tabs", () => { throw new Error("while drawn"); });
   put("layout:header:after-tabs", button("event", () => { throw new Error("in an event"); }));
   put("layout:header:right", button("promise", () => Promise.reject(new Error("in a promise"))));
-  put("sidebar:panel:header", {
+  put("sidebar:panel:header[home]", {
     setup: () => { onMounted(async () => { throw new Error("on its way"); }); return () => h("i"); },
   });
   put("sidebar:icon-bar:tabs:after", () => h("b", { class: "works" }, "works"));
