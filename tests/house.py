@@ -32,7 +32,7 @@ PLUGINS = {
     "engine": 10_580, "isolation": 4_000,
     "knowledge": 2_520, "llm": 3_000, "mcp": 1_920, "nodes": 5_550, "operations": 2_600, "packages": 1_000,
     "postgres": 900, "scripts": 10_300, "tam": 2_000, "tools": 10_350, "wasm": 450, "workflows": 3_700,
-    "worlds": 1_250,
+    "worlds": 1_250, "panels": 1_250,
 }  # fmt: skip
 """Lines of code of first-party plugins, each with its `api`, as decision 102 says."""
 

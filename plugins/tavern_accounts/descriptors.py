@@ -125,7 +125,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[tuple[str, str, dict[str, JsonValue]
         "users add",
         "add",
         "Add a user; the password is asked for, or read from standard input.",
-        (_NAME, ("--role", "admin, creator, viewer, or one of your own.", {"default": "creator"})),
+        (_NAME, ("--role", "admin, creator, viewer, guest, or one of your own.", {"default": "creator"})),
     ),
     ("users list", "list_users", "List the users and their roles.", ()),
     ("users remove", "remove", "Remove a user with all sessions and tokens.", (_NAME,)),

@@ -37,9 +37,13 @@ T = TypeVar("T")
 
 ROLES = {"admin": ["read", "create", "operate"], "creator": ["read", "create"], "viewer": ["read"]}
 """The roles that are there without the operator's doing."""
+_GUEST = ["read:/", "read:/plugins/*", "read:/api/panels", "read:/api/panels/{id}/*", "create:/api/panels/{id}/*"]
+GIVEN = {"guest": [*_GUEST, "read:/api/blobs/{hash}", "create:/api/blobs"]}
+"""Roles that are there as well, unless the operator defines one of that name: guests use what panels hold, and nothing
+else. A Blob is read by the hash of its content, which a guest knows of what a panel has shown."""
 _RESERVED = frozenset({"operator", "nobody"})
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
-_PERMISSION = re.compile(r"(read|create|operate)(:/\S+)?")
+_PERMISSION = re.compile(r"(read|create|operate)(:/\S*)?")
 _LENGTHS = range(8, 1025)
 """How many characters a password may have."""
 _WRONG = "the name or the password is wrong"
@@ -304,9 +308,10 @@ class HostAccounts(Accounts):
         return ROLES.get(role) or self._own_roles().get(role, [])
 
     def _own_roles(self) -> dict[str, list[str]]:
-        """Return the operator's roles; one that is not right has no permissions, and is reported."""
+        """Return the operator's roles, and those that are given; one that is not right has no permissions, and is
+        reported."""
         setting = self._context.settings.get("roles", {})
-        roles: dict[str, list[str]] = {}
+        roles = dict(GIVEN)
         for name, permissions in setting.items() if isinstance(setting, dict) else ():
             fits = isinstance(permissions, list) and all(
                 isinstance(one, str) and _PERMISSION.fullmatch(one) for one in permissions

@@ -1,4 +1,4 @@
-"""Says what names a workflow: groups of other workflows, tools, agents, scenes."""
+"""Says what names a workflow: groups of other workflows, tools, agents, scenes, panels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tavern_agents.api.agents import AGENT_RUNTIME, AgentProfile
 from tavern_host.context import Services
 from tavern_host.contracts.documents import json_path
 from tavern_host.contracts.errors import TavernError
+from tavern_panels.api.panels import PANEL_MANAGER, Panel
 from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_workflows.api.dataflow import GROUP_REFERENCE
 from tavern_workflows.api.workflows import NODE_GROUP, WorkflowUse, workflow_id_of
@@ -43,6 +44,8 @@ async def uses(workflow_id: str, entries: Mapping[str, Entry], services: Service
         found += [use async for use in _of_agents(workflow_id, services)]
     if services.has(SCENE_MANAGER):
         found += [use async for use in _of_scenes(workflow_id, services)]
+    if services.has(PANEL_MANAGER):
+        found += [use async for use in _of_panels(workflow_id, services)]
     return found
 
 
@@ -88,3 +91,16 @@ async def _of_scenes(workflow_id: str, services: Services) -> AsyncIterator[Work
 
 def _means(reference: object, workflow_id: str) -> bool:
     return isinstance(reference, str) and (reference == workflow_id or workflow_id_of(reference) == workflow_id)
+
+
+async def _of_panels(workflow_id: str, services: Services) -> AsyncIterator[WorkflowUse]:
+    manager = services.get(PANEL_MANAGER)
+    for summary in await manager.list_panels():
+        try:
+            panel = Panel.model_validate((await manager.get(summary.id)).document)
+        except TavernError:  # it cannot be used, which the list of panels says
+            continue
+        for place, element in enumerate(panel.elements):
+            if element.kind == "workflow" and _means(element.target, workflow_id):
+                at = json_path("elements", place, "target")
+                yield WorkflowUse(kind="panel", id=summary.id, name=panel.name, place=at)

@@ -46,12 +46,15 @@ PUT = f"Mine is {SETTING}."
 """Put into a Blob and a file, which are sent as they were put, and said to an agent."""
 ROLES = ("viewer", "creator", "admin")
 MAY_EDIT = ("creator", "admin")
-EDITED = re.compile(r"/api/workflows/[^/]+(/draft|/history/\d+)?|/api/agents/[^/]+")
+EDITED = re.compile(r"/api/workflows/[^/]+(/draft|/history/\d+)?|/api/(agents|panels)/[^/]+")
 """Where those who may change a document see what they typed into it."""
 # The socket has a test of its own, and files of front ends are as they were reviewed.
 NOT_WALKED = {"/ws", "/plugins/{name}/{path}"}
 # Routes for which the answers above them name nothing; Blobs are content of people, sent as it was put.
 NOTHING_THERE = {"/api/blobs/{hash}", "/api/runs/{runId}/outputs/{key}", "/api/why/{subject}"}
+OF_RUN = "/api/panels/{id}/runs/{run}"
+NOTHING_THERE |= {OF_RUN, f"{OF_RUN}/events", f"{OF_RUN}/outputs/{{key}}"}
+NOTHING_THERE.add("/api/panels/{id}/elements/{element}/messages")
 # Databases of what nodes and tools gave, which whoever resumes a run needs as it was.
 KEPT = ("runs.sqlite3", "agents.sqlite3")
 LEAKS = """
@@ -199,6 +202,9 @@ async def live(inn: Inn) -> None:
     }
     document = workflow_document(nodes)
     await inn.told("POST", "/api/workflows", {**document, "id": "keyed"})
+    form = {"id": "form", "kind": "workflow", "target": "keyed", "inputs": {"api_key": {"value": TYPED}}}
+    form["examples"] = [{"name": "try", "inputs": {"password": TYPED}}]
+    await inn.told("PUT", "/api/panels/desk", {"name": "Desk", "published": True, "elements": [form]})
     draft = await inn.site.get("/api/workflows/keyed/draft")
     kept = {"workflow": {**document, "name": "kept", "id": "keyed"}}
     await inn.told("PUT", "/api/workflows/keyed/draft", kept, draft.headers["ETag"])

@@ -52,6 +52,10 @@ TABLE = {
         POST /api/knowledge-activate | POST /api/knowledge-search
         POST /api/patches/check
         GET /api/scenes | GET /api/scene-runs | GET /api/scene-runs/{run}
+        GET /api/panels | GET /api/panels-check | GET /api/panels/schema | GET /api/panels/{id}
+        GET /api/panels/{id}/shown | GET /api/panels/{id}/elements/{element}/messages
+        GET /api/panels/{id}/runs/{run} | GET /api/panels/{id}/runs/{run}/events
+        GET /api/panels/{id}/runs/{run}/outputs/{key}
         """,
     "create": """
         POST /mcp | GET /mcp | DELETE /mcp
@@ -82,6 +86,9 @@ TABLE = {
         POST /api/knowledge/{base}/import
         POST /api/scenes/{id}/runs | POST /api/scene-runs/{run}/events | POST /api/scene-runs/{run}/messages
         POST /api/scene-runs/{run}/stop | POST /api/scene-runs/{run}/world
+        POST /api/panels | PUT /api/panels/{id} | DELETE /api/panels/{id}
+        POST /api/panels/{id}/elements/{element}/runs | POST /api/panels/{id}/elements/{element}/messages
+        POST /api/panels/{id}/runs/{run}/stop
         /ws/PROMPT_REQUEST | /ws/INTERRUPT_REQUEST | /ws/button_click
         """,
     "operate": """

@@ -118,10 +118,10 @@ class WorkflowDraft(Model):
 
 
 class WorkflowUse(Model):
-    """Something that names a workflow: a `workflow` with a group of it, a `tool`, an `agent` or a `scene`. `place` is a
-    JSON path into it."""
+    """Something that names a workflow: a `workflow` with a group of it, a `tool`, an `agent`, a `scene` or a `panel`.
+    `place` is a JSON path into it."""
 
-    kind: Literal["workflow", "tool", "agent", "scene"]
+    kind: Literal["workflow", "tool", "agent", "scene", "panel"]
     id: str
     name: str
     place: str

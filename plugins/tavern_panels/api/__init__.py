@@ -1,0 +1,1 @@
+"""What others may import of this plugin: the document of a panel, and the service that keeps panels."""

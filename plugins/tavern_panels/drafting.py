@@ -1,0 +1,42 @@
+"""New panels: a document with an element for each workflow and agent that is named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tavern_agents.api.agents import AGENT_RUNTIME
+from tavern_host import PluginContext
+from tavern_panels.files import Document
+from tavern_panels.layout import SIZES
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
+
+
+async def drafted(
+    context: PluginContext, name: str, workflows: Sequence[str], agents: Sequence[str], description: str = ""
+) -> Document:
+    """Return the document of a new panel. Without a name it has that of the first thing on it. Raises `NotFound`."""
+    manager, runtime = context.services.get(WORKFLOW_MANAGER), context.services.get(AGENT_RUNTIME)
+    elements: list[Any] = []
+    row = 0
+    for kind, target in [("workflow", one) for one in workflows] + [("agent", one) for one in agents]:
+        if kind == "workflow":
+            stored = await manager.get(target)
+            target, title = stored.id, stored.workflow.name or stored.id
+        else:
+            title = (await runtime.get(target)).name
+        width, height = SIZES[kind]
+        id = new_id(target, [one["id"] for one in elements])
+        place = {"x": 0, "y": row, "w": width, "h": height}
+        elements.append({"id": id, "kind": kind, "target": target, "title": title, **place})
+        row += height
+    named = name or (elements[0]["title"] if elements else "") or "Panel"
+    return {"name": named, "description": description, "published": False, "elements": elements}
+
+
+def new_id(name: str, taken: Iterable[str]) -> str:
+    """Return an id for an element that no other has, made of a name."""
+    known = set(taken)
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name.rpartition("/")[2]).strip("-")[:60] or "element"
+    return next(one for n in range(len(known) + 2) if (one := plain if n == 0 else f"{plain}-{n + 1}") not in known)
