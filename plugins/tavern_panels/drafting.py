@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tavern_agents.api.agents import AGENT_RUNTIME
 from tavern_host import PluginContext
+from tavern_panels.api.names import new_id
 from tavern_panels.files import Document
 from tavern_panels.layout import SIZES
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER
@@ -33,10 +33,3 @@ async def drafted(
         row += height
     named = name or (elements[0]["title"] if elements else "") or "Panel"
     return {"name": named, "description": description, "published": False, "elements": elements}
-
-
-def new_id(name: str, taken: Iterable[str]) -> str:
-    """Return an id for an element that no other has, made of a name."""
-    known = set(taken)
-    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", name.rpartition("/")[2]).strip("-")[:60] or "element"
-    return next(one for n in range(len(known) + 2) if (one := plain if n == 0 else f"{plain}-{n + 1}") not in known)

@@ -24,7 +24,7 @@ from tavern_panels.api.panels import (
     ShownPanel,
 )
 from tavern_panels.checks import check_panels
-from tavern_panels.files import FOLDER, Document, PanelFiles, parsed
+from tavern_panels.files import FOLDER, Document, PanelFiles, StoredPanel, parsed
 from tavern_panels.shown import shown_panel
 
 
@@ -60,13 +60,28 @@ class Panels(PanelManager):
         """Return the mistakes of a document; see the interface."""
         return (await asyncio.to_thread(parsed, document))[1]
 
-    async def check(self, panel_id: str | None = None) -> list[PanelProblem]:
+    async def check(self, panel_id: str | None = None, *, document: Document | None = None) -> list[PanelProblem]:
         """Return what is wrong with the panels; see the interface."""
-        return await check_panels(await self._now(), panel_id, self._context)
+        if document is None:
+            return await check_panels(await self._now(), panel_id, self._context)
+        panel, problems = await asyncio.to_thread(parsed, document)
+        name, files = panel_id or "", PanelFiles()
+        if panel is None:
+            files.broken[name] = problems
+        else:
+            files.panels[name] = StoredPanel(panel, document, "")
+        return await check_panels(files, name, self._context)
 
     async def show(self, panel_id: str) -> ShownPanel:
         """Return a panel as people are shown it; see the interface."""
         return await shown_panel(panel_id, (await self._now()).get(panel_id), self._context)
+
+    async def preview(self, document: Document) -> ShownPanel:
+        """Return a document as people would be shown it; see the interface."""
+        panel, problems = await asyncio.to_thread(parsed, document)
+        if panel is None:
+            raise InvalidInput(f"the panel cannot be used: {'; '.join(problems)}", problems=problems)
+        return await shown_panel("", StoredPanel(panel, document, ""), self._context)
 
     async def save(
         self,

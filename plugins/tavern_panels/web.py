@@ -15,8 +15,9 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.wire import Model
 from tavern_host.sdk.conditions import conditional, expected
 from tavern_panels import State
+from tavern_panels.api.names import new_id
 from tavern_panels.api.panels import MAX_PANEL, PANEL_MANAGER, Panel, PanelFile
-from tavern_panels.drafting import drafted, new_id
+from tavern_panels.drafting import drafted
 from tavern_panels.files import StoredPanel
 from tavern_panels.service import path_of, stored_revision
 from tavern_panels.shown import masked_panel
@@ -83,6 +84,14 @@ async def check_panels(request: HttpRequest, context: PluginContext) -> HttpResp
     """`GET /api/panels-check`: what is wrong with the panels."""
     found = await context.services.get(PANEL_MANAGER).check()
     return HttpResponse(data=[problem.to_json() for problem in found])
+
+
+async def preview_panel(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/panels-preview`: a document as people would be shown it; nothing is saved."""
+    document: Any = request.json_body()
+    if not isinstance(document, dict):
+        raise InvalidInput("the panel cannot be used: the body is no JSON object")
+    return HttpResponse(data=(await context.services.get(PANEL_MANAGER).preview(document)).to_json())
 
 
 async def get_panel(request: HttpRequest, context: PluginContext) -> HttpResponse:

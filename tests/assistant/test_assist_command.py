@@ -29,7 +29,7 @@ def test_the_assistant_is_asked_in_the_terminal(project: Path) -> None:
 
     refused = tavern("--project", project, "assist", "greet", "sing")
     assert refused.code == 1
-    assert "I could not make this change; the workflow is as it was." in refused.out
+    assert "I could not make this change; nothing is changed." in refused.out
     assert refused.error == "Error: nothing was changed: the assistant found no change that is valid"
     answered = tavern("--project", project, "assist", str(file), "explain", "--json").json()
     assert (answered["outcome"], answered["reply"], answered["changes"]) == ("answered", "It shouts.", [])

@@ -586,7 +586,7 @@ _ASKED_FOR_NOTHING = {
         "llm": "embed",  # the scripted adapter cannot
         "projectFiles": "write_blob",
         "runStore": "get batches contents content",
-        "panelManager": "get check show save delete",
+        "panelManager": "get check show preview save delete",
         "sceneManager": "start stop say publish read_world update_world get_run wait",
         "scriptTools": "execute_python_script execute_nodejs_script",
         "systemTools": "stream_read task_status task_result task_cancel",

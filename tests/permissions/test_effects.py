@@ -115,7 +115,7 @@ READ_BY_ALL = {
     "toolManager": "list_tools get describe schemas native_schemas protocols instructions "
     "native_calls parse_text parse_stream feedback masked",  # these work on what the caller gives them
     # Documents, published or not, are what plugins work with.
-    "panelManager": "list_panels get validate check show",
+    "panelManager": "list_panels get validate check show preview",
     "workflowManager": "list_workflows get parse check closure draft history uses search layout",
 }
 """Which methods every plugin may call: what they return is not content of people."""

@@ -86,7 +86,7 @@ TABLE = {
         POST /api/knowledge/{base}/import
         POST /api/scenes/{id}/runs | POST /api/scene-runs/{run}/events | POST /api/scene-runs/{run}/messages
         POST /api/scene-runs/{run}/stop | POST /api/scene-runs/{run}/world
-        POST /api/panels | PUT /api/panels/{id} | DELETE /api/panels/{id}
+        POST /api/panels | POST /api/panels-preview | PUT /api/panels/{id} | DELETE /api/panels/{id}
         POST /api/panels/{id}/elements/{element}/runs | POST /api/panels/{id}/elements/{element}/messages
         POST /api/panels/{id}/runs/{run}/stop
         /ws/PROMPT_REQUEST | /ws/INTERRUPT_REQUEST | /ws/button_click

@@ -1,7 +1,7 @@
 """Changes of documents by patches (RFC 6902), and the `assistant` service that checks and applies them.
 
-A document is a workflow as it is being made (its draft, else its file), a tool file, an agent's profile, or a plugin's
-settings.
+A document is a workflow as it is being made (its draft, else its file), a tool file, an agent's profile, a panel, or a
+plugin's settings.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
 from tavern_host.contracts.wire import Model
 
-PatchKind = Literal["workflow", "tool", "agent", "settings"]
-"""What a patch is of: a workflow by its id, a tool by the name of its file, an agent by its id, or the settings of a
-plugin by its name."""
+PatchKind = Literal["workflow", "tool", "agent", "panel", "settings"]
+"""What a patch is of: a workflow by its id, a tool by the name of its file, an agent or a panel by its id, or the
+settings of a plugin by its name."""
 
 MAX_OPERATIONS = 1000
 """How many operations one patch may have."""
 
 UPDATE_WORKFLOW = "UPDATE_WORKFLOW_STATE_FROM_AGENT"
 """The event with which the studio gets a workflow that the assistant has changed."""
+
+UPDATE_PANEL = "UPDATE_PANEL_FROM_AGENT"
+"""The event with which the studio gets a panel that the assistant proposes or has changed."""
 
 
 class PatchProposal(Model):
@@ -63,11 +66,11 @@ class PatchProblem(Model):
 
 
 class PatchChange(Model):
-    """Something that a patch changes. `group` is a loop zone or a group of another workflow; of what is no workflow,
-    a `value` is named by its JSON pointer."""
+    """Something that a patch changes. `group` is a loop zone or a group of another workflow, an `element` is one of
+    a panel; of what is no workflow, a `value` is named by its JSON pointer."""
 
     kind: Literal["added", "removed", "changed"]
-    what: Literal["node", "edge", "group", "comment", "interface", "value"]
+    what: Literal["node", "edge", "group", "comment", "interface", "value", "element"]
     id: str
     local_id: str | None = None
 
@@ -110,7 +113,9 @@ class Assistant(ServiceInterface, name="assistant"):
     A patch is applied as a whole or not at all, and only where what comes of it is valid. In a workflow, nodes and
     edges may be named by their ids (`/nodes/{id}/inputValues/text`). A node is added without id and position, with a
     `localId` by which the patch can name it; an edge with `source` and `target`, or `sourceLocalId` and
-    `targetLocalId`, and its handles. The edges of a removed node go with it.
+    `targetLocalId`, and its handles. The edges of a removed node go with it. In a panel, elements may be named by
+    their ids (`/elements/{id}/title`); they are added with a `localId`, without id, and stand below the others
+    where they have no place.
 
     All methods raise `NotFound` for a document that is not there; what is wrong with a patch is in the result.
     """
@@ -130,7 +135,7 @@ class Assistant(ServiceInterface, name="assistant"):
         """Return the result of a patch to a document, named by its `id` or passed as `document`. Nothing is saved. The
         result has the new document where it is asked for `whole`."""
 
-    @acts("assistant:apply", "Change workflows, tools and agents by patches.")
+    @acts("assistant:apply", "Change workflows, tools, agents and panels by patches.")
     async def apply_patch(
         self,
         operations: list[JsonValue],
@@ -149,7 +154,7 @@ class Assistant(ServiceInterface, name="assistant"):
         only a route for those who operate the host changes.
         """
 
-    @acts("assistant:apply", "Change workflows, tools and agents by patches.")
+    @acts("assistant:apply", "Change workflows, tools, agents and panels by patches.")
     async def undo_patch(
         self, id: str, revision: str, to: str, *, kind: PatchKind = "workflow", call: CallContext | None = None
     ) -> PatchResult:

@@ -69,8 +69,12 @@ def judge(request: str, world: Data, response: Data, answer: Data, results: list
     is_auto = answer["mode"] == "auto"
     unsaid = said("The change is made." if is_auto else "Here is what I propose.", request)
     reply = with_nodes(answer["reply"], _ids(patched.document or {}), new) or unsaid
-    more: Data = {"mode": "preview", "conversationId": world.get("conversationId")}
-    update = None if is_auto else update_event(str(world.get("workflowId")), patched, operations, request, **more)
+    more: Data = {"mode": "auto" if is_auto else "preview", "conversationId": world.get("conversationId")}
+    panel = world.get("panelId")
+    event = panel_event(str(panel), patched, operations, request, **more) if panel is not None else None
+    if not is_auto and event is None:
+        event = update_event(str(world.get("workflowId")), patched, operations, request, **more)
+    update = None if is_auto and panel is None else event
     return Outcome(True, answered(reply), update=update)
 
 
@@ -88,6 +92,15 @@ def update_event(
         "operations": operations,
         **more,
     }
+
+
+def panel_event(
+    panel_id: str, result: PatchResult, operations: list[JsonValue], reason: str, **more: JsonValue
+) -> dict[str, Any]:
+    """Return the payload of `UPDATE_PANEL_FROM_AGENT`."""
+    event = update_event("", result, operations, reason, **more)
+    del event["workflowId"], event["workflow"]
+    return {"panelId": panel_id, "panel": result.document, **event}
 
 
 def problem_line(problem: PatchProblem) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from tavern_host.contracts.nodes import NodeDefinition, SlotDefinition
 
 RULES = Path(__file__).with_name("rules.md").read_text(encoding="utf-8").strip()
+PANEL_RULES = Path(__file__).with_name("panel_rules.md").read_text(encoding="utf-8").strip()
 SCHEMA: dict[str, Any] = json.loads(Path(__file__).with_name("answer.schema.json").read_bytes())
 """What an answer is, for models that can be held to it."""
 
@@ -24,6 +25,8 @@ _MOST_SAID = 10
 
 def situation(world: dict[str, Any], definitions: Iterable[NodeDefinition], request: str) -> str:
     """Return the description of a request's world, as the text of its message."""
+    if world.get("panel") is not None:
+        return _panel_situation(world, request)
     parts = ["\n".join(["Node types:", *map(described, definitions)])]
     workflow = world.get("workflow")
     if workflow is None:
@@ -37,14 +40,25 @@ def situation(world: dict[str, Any], definitions: Iterable[NodeDefinition], requ
     return "\n\n".join([*parts, f"The creator asks:\n{request}"])
 
 
-def conversation(history: list[Any], about: str) -> list[dict[str, str]]:
+def _panel_situation(world: dict[str, Any], request: str) -> str:
+    parts = [
+        f"Workflows that may stand on the panel:\n{_json(_shortened(world.get('workflows') or []))}",
+        f"Agents that may stand on it:\n{_json(_shortened(world.get('agents') or []))}",
+        f"The panel:\n{_json(_shortened(world['panel']))}",
+    ]
+    if selected := world.get("selected"):
+        parts.append(f"Selected elements: {', '.join(map(str, selected))}")
+    return "\n\n".join([*parts, f"The creator asks:\n{request}"])
+
+
+def conversation(history: list[Any], about: str, rules: str = RULES) -> list[dict[str, str]]:
     """Return the messages for the model: the rules, what was said before, and what the request is about."""
     said = [
         {"role": str(one["role"]), "content": str(one.get("content") or "")}
         for one in history
         if isinstance(one, dict) and one.get("role") in ("user", "assistant") and one.get("content")
     ]
-    system = {"role": "system", "content": RULES}
+    system = {"role": "system", "content": rules}
     return [system, *said[-_MOST_SAID:], {"role": "user", "content": about}]
 
 

@@ -22,7 +22,7 @@ def said(text: str, request: str) -> str:
 
 def refusal(request: str, problems: list[str], operations: list[dict[str, Any]], answer: str) -> str:
     """Return that nothing was changed, what was wrong, and what was tried."""
-    changed = said("I could not make this change; the workflow is as it was.", request)
+    changed = said("I could not make this change; nothing is changed.", request)
     lines = [changed, "", said("What was wrong:", request), *(f"- {one}" for one in problems[:_MOST_SHOWN])]
     if operations:
         tried = [f"- `{operation_line(one)}`" for one in operations[:_MOST_SHOWN]]

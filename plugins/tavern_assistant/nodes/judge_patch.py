@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated, Any, TypedDict
 
-from tavern_assistant.api.assistant import ASSISTANT, UPDATE_WORKFLOW
+from tavern_assistant.api.assistant import ASSISTANT, UPDATE_PANEL, UPDATE_WORKFLOW
 from tavern_assistant.deliberation.answers import MOST_CHARACTERS
 from tavern_assistant.deliberation.outcome import judge
 from tavern_assistant.deliberation.refusals import said
@@ -45,7 +45,9 @@ async def judge_patch(
     if world.get("workflowId") is None and world.get("workflow") is not None and answer["operations"]:
         results = [await _checked(context, answer["operations"], world["workflow"])]
     found = await asyncio.to_thread(judge, request, world, response, answer, results, before or {})
-    if world.get("workflowId") is None:
+    if found.update is not None and world.get("panelId") is not None:
+        context.plugin.events.publish(UPDATE_PANEL, found.update)
+    elif world.get("workflowId") is None:
         context.plugin.own(State).outcomes[str(world.get("conversationId"))] = found
     elif found.update is not None:
         context.plugin.events.publish(UPDATE_WORKFLOW, found.update)

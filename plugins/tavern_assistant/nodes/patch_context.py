@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated, Any, TypedDict
 
-from tavern_assistant.deliberation.prompt import SCHEMA, conversation, situation
+from tavern_assistant.deliberation.prompt import PANEL_RULES, RULES, SCHEMA, conversation, situation
 from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_host import NodeContext, Slot, node
 from tavern_host.contracts.nodes import NodeDefinition
@@ -40,7 +40,7 @@ async def patch_context(
     about = await asyncio.to_thread(situation, world, _chosen(known, world, entries or []), request)
     model = context.plugin.settings.get("model", "")
     return {
-        "messages": conversation(history or [], about),
+        "messages": conversation(history or [], about, RULES if world.get("panel") is None else PANEL_RULES),
         "response_schema": SCHEMA,
         "model": model if isinstance(model, str) else "",
     }

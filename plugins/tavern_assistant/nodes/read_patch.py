@@ -37,9 +37,12 @@ async def read_patch(
     world, answer = world_state or {}, await asyncio.to_thread(read_answer, text)
     is_auto = world.get("mode") == "auto" and step == 1
     read = {**asdict(answer), "mode": "auto" if is_auto else "preview"}
-    id = world.get("workflowId")
+    id, kind = world.get("workflowId"), "workflow"
+    if world.get("panelId") is not None:
+        id, kind = world["panelId"], "panel"
     if answer.problem or not answer.operations or id is None:
         return {"tool_call_requests": [], "answer": read}
     arguments: dict[str, Any] = {"id": id, "operations": answer.operations, "revision": world.get("revision")}
     arguments |= {"whole": True, "reason": request[:500]} if is_auto else {"whole": True}
+    arguments |= {"kind": kind} if kind != "workflow" else {}
     return {"tool_call_requests": [{"toolId": APPLY if is_auto else PROPOSE, "arguments": arguments}], "answer": read}

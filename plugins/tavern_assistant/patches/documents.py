@@ -1,5 +1,5 @@
-"""Patches of what is no workflow: tool files, agents' profiles, and a plugin's settings. Each is read, checked and
-saved by the service that keeps it; the documents before the last patches are kept here, to go back to."""
+"""Patches of what is no workflow: tool files, agents' profiles, panels, and a plugin's settings. Each is read, checked
+and saved by the service that keeps it; the documents before the last patches are kept here, to go back to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,23 @@ from cachetools import LRUCache
 from pydantic import JsonValue
 
 from tavern_agents.api.profilefiles import AGENT_PROFILES
-from tavern_assistant.api.assistant import PatchConflict, PatchKind, PatchProblem, PatchProposal, PatchResult
+from tavern_assistant.api.assistant import (
+    PatchChange,
+    PatchConflict,
+    PatchKind,
+    PatchProblem,
+    PatchProposal,
+    PatchResult,
+)
 from tavern_assistant.patches.differences import changes
 from tavern_assistant.patches.operations import apply_plain, pointer, same
+from tavern_assistant.patches.panels import apply_to_panel, panel_changes
 from tavern_assistant.patches.working_copy import Item
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.documents import read_json_object, revision_of, without_comments
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.settings import SETTINGS, SettingItem, SettingsChange, SettingValue
+from tavern_panels.api.panels import PANEL_MANAGER
 from tavern_tools.api.toolfiles import MAX_SOURCE, TOOL_FILES, ToolSource
 
 _FORMER_BYTES = 8 * 1024 * 1024
@@ -36,6 +45,11 @@ class _Kept:
     async def before(self, id: str, text: str, call: CallContext | None) -> str:
         """Return the text that is saved to restore the present document; `text` is that of it."""
         return text
+
+    def patched(self, document: Item, operations: list[JsonValue]) -> tuple[Any, list[PatchProblem], list[PatchChange]]:
+        """Return a document with a patch applied, what is wrong with the patch, and what it changes. Pure."""
+        patched, problems = apply_plain(document, operations)
+        return patched, problems, [] if problems or not isinstance(patched, dict) else changes(document, patched)
 
 
 class _Tools(_Kept):
@@ -67,6 +81,32 @@ class _Agents(_Kept):
     async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
         profiles = self._services.get(AGENT_PROFILES)
         return (await profiles.save(id, json.loads(text), expected_revision=revision, call=call)).revision
+
+
+class _Panels(_Kept):
+    async def read(self, id: str, call: CallContext | None) -> tuple[str, str]:
+        file = await self._services.get(PANEL_MANAGER).get(id)
+        return await asyncio.to_thread(_text, file.document), file.revision
+
+    async def check(self, id: str, document: Item, call: CallContext | None) -> list[tuple[str, str]]:
+        manager = self._services.get(PANEL_MANAGER)
+        if problems := await manager.validate(document):
+            return [("", message) for message in problems]
+        try:
+            before = await manager.check(id) if id else []
+        except NotFound:
+            before = []
+        known = {(one.element, one.message) for one in before}  # what was wrong already does not keep one from working
+        found = [one for one in await manager.check(id, document=document) if (one.element, one.message) not in known]
+        return [(f"/elements/{one.element}", f"{one.message}; {one.hint}") for one in found]
+
+    async def save(self, id: str, text: str, revision: str, call: CallContext | None) -> str:
+        panels = self._services.get(PANEL_MANAGER)
+        return (await panels.save(id, json.loads(text), expected_revision=revision, call=call)).revision
+
+    def patched(self, document: Item, operations: list[JsonValue]) -> tuple[Any, list[PatchProblem], list[PatchChange]]:
+        patched, problems, local_ids = apply_to_panel(document, operations)
+        return patched, problems, [] if problems else panel_changes(document, patched, local_ids)
 
 
 class _Settings(_Kept):
@@ -108,17 +148,19 @@ class _Settings(_Kept):
         return {_short(one.key, id): one for one in options if one.holds_value and not one.is_encrypted}
 
 
-_OfKind = _Tools | _Agents | _Settings
+_OfKind = _Tools | _Agents | _Panels | _Settings
 
 
-def _patched(document: Item, operations: list[JsonValue]) -> tuple[Any, list[PatchProblem]]:
-    """Return a document with a patch applied that may be checked, or what is wrong with it."""
-    patched, problems = apply_plain(document, operations)
+def _patched(
+    kept: _OfKind, document: Item, operations: list[JsonValue]
+) -> tuple[Any, list[PatchProblem], list[PatchChange]]:
+    """Return a document with a patch applied that may be checked, or what is wrong with it; and what is other."""
+    patched, problems, made = kept.patched(document, operations)
     if not problems and not isinstance(patched, dict):
         problems = [PatchProblem(code="invalid", message="the document must be an object")]
     elif not problems and len(_text(patched)) > MAX_SOURCE:
         problems = [PatchProblem(code="too_large", message=f"the document has more than {MAX_SOURCE:,} characters")]
-    return patched, problems
+    return patched, problems, made
 
 
 def _short(key: str, plugin: str) -> str:
@@ -134,6 +176,7 @@ class DocumentPatches:
 
     def __init__(self, context: PluginContext) -> None:
         kinds: dict[PatchKind, _OfKind] = {"tool": _Tools(context), "agent": _Agents(context)}
+        kinds["panel"] = _Panels(context)
         self._kinds = kinds | {"settings": _Settings(context)}
         self._former: LRUCache[tuple[str, str, str], bytes] = LRUCache(_FORMER_BYTES, getsizeof=len)
         self._lock = asyncio.Lock()
@@ -147,13 +190,12 @@ class DocumentPatches:
         if asked.revision not in (None, now):
             conflict = PatchConflict(expected=str(asked.revision), revision=now)
             return PatchResult(applied=False, conflict=conflict, revision=now, former=now)
-        patched, problems = await asyncio.to_thread(_patched, document, asked.operations)
+        patched, problems, made = await asyncio.to_thread(_patched, kept, document, asked.operations)
         if not problems:
             found = await kept.check(id or str(document.get("id")).replace(":", "."), patched, call)
             problems = [PatchProblem(path=path, code="invalid", message=message) for path, message in found]
         if problems:
             return PatchResult(applied=False, problems=problems, revision=now, former=now)
-        made = await asyncio.to_thread(changes, document, patched)
         return PatchResult.construct(applied=True, document=patched, changes=made, revision=now, former=now)
 
     async def apply(self, asked: PatchProposal, call: CallContext | None) -> PatchResult:

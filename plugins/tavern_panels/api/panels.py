@@ -204,13 +204,20 @@ class PanelManager(ServiceInterface, name="panelManager"):
         """Return the mistakes of a document as a panel, each beginning with its place: `$.name: …`."""
 
     @reads
-    async def check(self, panel_id: str | None = None) -> list[PanelProblem]:
+    async def check(
+        self, panel_id: str | None = None, *, document: dict[str, JsonValue] | None = None
+    ) -> list[PanelProblem]:
         """Return what is wrong with the panels, or one: files, and elements whose workflow, agent, input or output is
-        not there. Raises `NotFound`."""
+        not there; with a `document`, with that one in the place of all files. Raises `NotFound`."""
 
     @reads
     async def show(self, panel_id: str) -> ShownPanel:
         """Return a panel as people are shown it. Raises as `get`."""
+
+    @reads
+    async def preview(self, document: dict[str, JsonValue]) -> ShownPanel:
+        """Return a document as people would be shown it as a panel, without an id. Raises `InvalidInput` with all
+        mistakes."""
 
     @acts("panelManager:write", "Write and delete panels, and say which are published.")
     async def save(

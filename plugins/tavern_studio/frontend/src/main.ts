@@ -1,6 +1,7 @@
 import { createPinia } from "pinia";
 import { createApp } from "vue";
 import { createRouter, createWebHashHistory } from "vue-router";
+import { may, whoIsHere } from "./api/rights";
 import { connect } from "./api/socket";
 import AppShell from "./app/AppShell.vue";
 import IconRail from "./app/IconRail.vue";
@@ -80,5 +81,10 @@ addEventListener("hashchange", ({ newURL }) => {
 });
 
 connect();
+// Who may use panels and nothing else begins there.
+void Promise.all([whoIsHere(), router.isReady()]).then(() => {
+  const isGuest = may("GET /api/panels") && !may("GET /api/workflows");
+  if (isGuest && router.currentRoute.value.path === "/") void router.replace("/panels");
+});
 void import("./extensions/loader").then(({ follow }) => follow((path) => router.push(path)));
 createApp(AppShell).use(createPinia()).use(i18n).use(router).mount("#app");

@@ -43,6 +43,7 @@ test("each kind of slot has its control, and its place on a node", () => {
     [slot("WILDCARD", ["Trigger"]), "button", "below"],
     [slot("BOOLEAN"), "toggle", "beside"],
     [slot("FLOAT"), "number", "beside"],
+    [slot("BINARY"), "upload", "none"],
     [{ ...slot("STRING"), isStream: true }, "none", "none"],
     [{ ...slot("STRING"), multi: true }, "text", "none"],
   ];

@@ -3,7 +3,7 @@ import { computed, shallowRef } from "vue";
 import { api, ask, type Schemas } from "./client";
 import { page } from "./page";
 import type { paths } from "./schema";
-import { onMissed } from "./socket";
+import { onMissed, setHearing } from "./socket";
 
 /** A request by the path that its route was registered with: `POST /api/plugins/{name}/grant`. */
 export type Operation = `${"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} ${Extract<keyof paths, string>}`;
@@ -40,6 +40,7 @@ let asked: Promise<void> | undefined;
 async function learn(): Promise<void> {
   try {
     me.value = await ask(api.GET("/api/me"));
+    setHearing(isPermitted(me.value, "GET /ws", page.project.id));
   } catch (error) {
     // Without the plugin of the accounts there are no users, and whoever is here is the operator.
     if ((error as { status?: number }).status === 404) me.value = EVERYTHING;

@@ -11,8 +11,9 @@ export interface Message {
 
 type Listener = (message: Message) => void;
 
-/** How the connection stands; `lost` until it is there again, `signedOut` until somebody has signed in. */
-export const connection: Ref<"connecting" | "open" | "lost" | "signedOut"> = ref("connecting");
+/** How the connection stands; `lost` until it is there again, `signedOut` until somebody has signed in, `silent` for who may
+ * not hear. */
+export const connection: Ref<"connecting" | "open" | "lost" | "signedOut" | "silent"> = ref("connecting");
 
 /** Milliseconds until a lost connection is tried again, at first and at most: a server that was started again is to be found
  * within three seconds. */
@@ -78,7 +79,18 @@ export function connect(): void {
   };
 }
 
+/** Say whether the person at this page may hear what happens; who may not is not tried again for. */
+export function setHearing(mayHear: boolean): void {
+  const wasSilent = connection.value === "silent";
+  if (!mayHear) connection.value = "silent";
+  else if (wasSilent) {
+    connection.value = "connecting";
+    connect();
+  }
+}
+
 function tryLater(): void {
+  if (connection.value === "silent") return;
   connection.value = "lost";
   setTimeout(() => void reconnect(), wait);
   wait = Math.min(wait * 2, LATE);
@@ -86,6 +98,7 @@ function tryLater(): void {
 
 async function reconnect(): Promise<void> {
   const answered = await hasSession(); // a socket that is refused does not say why
+  if (connection.value === "silent") return;
   if (answered) connect();
   else if (answered === undefined) tryLater();
 }

@@ -4,6 +4,7 @@ import {
   Bot,
   FileText,
   House,
+  LayoutDashboard,
   MessageSquare,
   Puzzle,
   Settings,
@@ -35,9 +36,10 @@ function routesOf(id: string): RouteRecordRaw[] {
 }
 
 const ALL: Omit<View, "routes">[] = [
-  { id: "home", path: "/", icon: House, place: "top" },
+  { id: "home", path: "/", icon: House, place: "top", reads: "GET /api/workflows" },
   { id: "editor", path: "/workflows", icon: Workflow, place: "top", reads: "GET /api/workflows" },
   { id: "chat", path: "/chat", icon: MessageSquare, place: "top", reads: "GET /api/histories" },
+  { id: "panels", path: "/panels", icon: LayoutDashboard, place: "top", reads: "GET /api/panels" },
   { id: "agents", path: "/agents", icon: Bot, place: "top", isWide: true, reads: "GET /api/agents" },
   { id: "tools", path: "/tools", icon: Wrench, place: "top", isWide: true, reads: "GET /api/tools" },
   { id: "knowledge", path: "/knowledge", icon: BookOpen, place: "top", isWide: true, reads: "GET /api/knowledge" },

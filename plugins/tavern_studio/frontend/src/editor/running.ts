@@ -3,6 +3,7 @@ import { api, ApiError, ask, type Schemas } from "../api/client";
 import { asError } from "../api/resource";
 import { listen, onMissed, type Message } from "../api/socket";
 import { t } from "../i18n";
+import { joined } from "../kit/pieces";
 import { say } from "../kit/toasts";
 import { askHooks } from "../registry/hooks";
 import { service } from "../registry/services";
@@ -34,8 +35,6 @@ export interface NodeRun {
 }
 
 const INTERFACE = "__WORKFLOW_INTERFACE_OUTPUTS__";
-/** Characters of a stream that are kept to be shown. */
-const MAX_STREAM_CHARS = 200_000;
 
 /** The run that a workflow's canvas shows: started here or elsewhere, followed by events. */
 export class Running {
@@ -307,18 +306,6 @@ const endOf = (payload: Message["payload"]) => ({
   remote: remoteOf(payload),
 });
 const remoteOf = (payload: Message["payload"]) => payload.remote as NodeRun["remote"];
-
-/** Add a piece to what has streamed: text as it is (`{type: "text_chunk", content}`), anything else as a line of JSON. */
-function joined(before: string | undefined, piece: unknown): string {
-  const { type, content } = Object(piece) as { type?: string; content?: unknown };
-  const text =
-    type === "text_chunk"
-      ? String(content)
-      : piece == null
-        ? ""
-        : `${JSON.stringify(type === "custom" ? content : piece)}\n`;
-  return ((before ?? "") + text).slice(-MAX_STREAM_CHARS);
-}
 
 /** A document in the form of a request: what is drawn is run, saved or not. */
 function promptOf(document: WorkflowDocument): Record<string, unknown> {

@@ -15,6 +15,7 @@ type ControlKind =
   | "tools"
   | "file"
   | "workflow"
+  | "upload"
   | "none";
 
 export interface Suggestion {
@@ -35,6 +36,8 @@ export function kindOf(slot: Slot): ControlKind {
       return "number";
     case "STRING":
       return kindOfText(slot, categories);
+    case "BINARY":
+      return "upload";
     default:
       return slot.dataFlowType === "ARRAY" && slot.config?.widget === "tool-picker" ? "tools" : "json";
   }
@@ -115,6 +118,7 @@ export function placeOnNode(slot: Slot): "beside" | "below" | "preview" | "none"
   if (slot.multi || slot.matchCategories?.includes("NoDefaultEdit")) return "none";
   switch (kindOf(slot)) {
     case "none":
+    case "upload":
       return "none";
     case "lines":
     case "button":

@@ -7,6 +7,10 @@ export default {
       notSetUp: "{name} (not set up here)",
       editHere: "Edit in the inspector",
       editIn: "Edit {name} in the inspector",
+      upload: "Choose a file",
+      uploading: "Uploading…",
+      dropHere: "or drop or paste it here",
+      takeAway: "Take the file of {name} away",
       number: {
         none: "This is no number.",
         whole: "A whole number is needed.",
@@ -24,6 +28,10 @@ export default {
       notSetUp: "{name}（此处未设置）",
       editHere: "在检查器中编辑",
       editIn: "在检查器中编辑 {name}",
+      upload: "选择文件",
+      uploading: "正在上传…",
+      dropHere: "或拖放、粘贴到这里",
+      takeAway: "移除 {name} 的文件",
       number: {
         none: "这不是数字。",
         whole: "需要整数。",
