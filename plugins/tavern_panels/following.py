@@ -67,8 +67,9 @@ def _piece(event: Event, run_id: str, shown: list[str]) -> ServerEvent | None:
             restarted = bool((payload.get("data") or {}).get("restarted"))
             text = "" if restarted else payload["text"]
             return ServerEvent(event="piece", data={"key": REPLY, "content": text, "restart": restarted})
-        if payload["kind"] in ("thought", "tool_call"):
-            return ServerEvent(event="note", data={"kind": payload["kind"], "text": payload["text"][:2000]})
+        if payload["kind"] in ("thought", "tool_call"):  # not with what it is called
+            tool = str((payload.get("data") or {}).get("toolId") or "")
+            return ServerEvent(event="note", data={"kind": payload["kind"], "text": tool})
     if payload.get("promptId") != run_id:
         return None
     if event.type == "WORKFLOW_INTERFACE_YIELD" and payload.get("interfaceOutputKey") in shown:

@@ -134,7 +134,10 @@ class PanelInUse:
         return (await self._services.get(AGENT_RUNTIME).start(asked, call=self._call)).id
 
     async def messages(self, element_id: str, number: int) -> list[PanelMessage]:
-        """Return what was said in this person's conversation of a number, without what an agent observed."""
+        """Return what was said in this person's conversation of a number.
+
+        Of an agent's work its last words are among it, without its calls and what it observed.
+        """
         self.element(element_id, "agent")
         history = self._services.get(CHAT_HISTORY)
         found: list[PanelMessage] = []
@@ -146,6 +149,8 @@ class PanelInUse:
             is_observed = message.role == "user" and run is not None and one.run_id == run
             if message.role in ("user", "assistant") and message.content and not is_observed:
                 role: Any = message.role
+                if found and role == found[-1].role == "assistant" and found[-1].run == one.run_id:
+                    del found[-1]
                 found.append(PanelMessage(role=role, text=message.content, at=one.created_at, run=one.run_id))
         return found
 

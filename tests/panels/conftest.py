@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.tavern_project import Tavern
+from helpers.tavern_project import Tavern, action
 from helpers.workflow_documents import function
 
 JOIN = function(
@@ -42,7 +42,7 @@ def project(tmp_path: Path) -> Tavern:
 def written(root: Path) -> Tavern:
     """Write the project."""
     project = Tavern(root)
-    project.replies(({}, "Good evening."))
+    project.replies(({"last_contains": "Please shout."}, action("shout", text="ale")), ({}, "Good evening."))
     project.write("workflows/join.json", JOIN)
     project.write("workflows/picture.json", PICTURE)
     return project

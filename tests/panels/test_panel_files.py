@@ -162,9 +162,9 @@ async def test_documents_over_http_say_which_they_change(project: Tavern) -> Non
         tag = made.headers["ETag"]
         document = await made.json()
         assert (made.status, made.headers["Location"].rpartition("/")[2]) == (201, "The-desk")
-        assert [(one["id"], one["kind"], one["y"]) for one in document["elements"]] == [
-            ("join", "workflow", 0),
-            ("keeper", "agent", 10),
+        assert [(one["id"], one["kind"], one["x"], one["y"], one["w"]) for one in document["elements"]] == [
+            ("join", "workflow", 0, 0, 7),
+            ("keeper", "agent", 7, 0, 5),
         ]
         path = "/api/panels/The-desk"
         again = await site.get(path, headers={"If-None-Match": tag})

@@ -210,6 +210,11 @@ async def test_a_guest_talks_to_an_agent_in_a_conversation_of_their_own(desk: De
     last = (await desk.events("eve", run["id"]))[-1][1]
     assert (status, last["status"], last["outputs"]) == (202, "complete", {"reply": "Good evening."})
     said = [("user", "Evening!"), ("assistant", "Good evening.")]
+    _, more = await desk.ask("eve", "POST", path, {"message": "Please shout.", "conversation": 3})
+    notes = [data for kind, data in await desk.events("eve", more["id"]) if kind == "note"]
+    _, loud = await desk.ask("eve", "GET", f"{path}?conversation=3")
+    assert [one["text"] for one in loud] == ["Please shout.", "Good evening."], "no calls, and not what they gave"
+    assert "ale" not in json.dumps(notes), "a tool is named, but not what it is called with"
     for who, query, seen in (("eve", "", said), ("eve", "?conversation=2", []), ("gus", "", []), ("operator", "", [])):
         status, messages = await desk.ask(who, "GET", path + query)
         assert (status, [(one["role"], one["text"]) for one in messages]) == (200, seen), who

@@ -72,16 +72,15 @@ async def test_a_panel_is_made_arranged_and_used_by_a_guest_on_a_phone(studio: S
     await studio.picture("panel-editor")
 
     talk = page.locator("[data-element=companion]")
-    await drag(page, talk.locator("[data-move]"), (0, -480))
+    await drag(page, talk.locator("[data-move]"), (-560, 0))
     assert (await _place(page, "companion"))[1] < (await _place(page, "guests"))[1], "it was dragged above"
     await form.focus()
     await form.press("ArrowUp")
     assert (await _place(page, "companion"))[1] > (await _place(page, "guests"))[1], "the keyboard moves, too"
-    for _ in range(6):
-        await form.press("Shift+ArrowLeft")
     await talk.focus()
-    for _ in range(6):
+    for _ in range(7):
         await talk.press("ArrowRight")
+    await talk.press("Shift+ArrowUp")
     await studio.picture("panel-arranged")
     await page.get_by_role("button", name="Publish").click()
     await expect(page.get_by_text("Published", exact=True)).to_be_visible()
@@ -126,3 +125,33 @@ async def test_a_panel_is_made_arranged_and_used_by_a_guest_on_a_phone(studio: S
     assert (await _place(large.page, "companion"))[1] == (await _place(large.page, "guests"))[1], "side by side"
     await large.picture("panel-wall")
     await wall.close()
+
+
+async def test_the_assistant_shows_a_change_of_a_panel_before_it_is_made(studio: Studio) -> None:
+    page, host = studio.page, studio.site.host
+    operations = [
+        {"op": "add", "path": "/elements/-", "value": {"localId": "t", "kind": "text", "text": "Ring twice."}},
+        {"op": "add", "path": "/elements/t/y", "value": 0},
+        {"op": "add", "path": "/elements/t/x", "value": 0},
+    ]
+    answer = {"when": {}, "reply": json.dumps({"reply": "A note stands above.", "operations": operations})}
+    (host.project.root / "agents" / "assistant.replies.yaml").write_text(json.dumps([answer]), encoding="utf-8")
+    made = await studio.site.post("/api/panels", json={"id": "desk", "name": "Desk", "workflows": ["greeting"]})
+    assert made.status == 201
+    await studio.open("/panels/desk/edit")
+    await page.get_by_role("button", name="Assistant", exact=True).click()
+    await page.get_by_placeholder("Message the assistant…").fill("Put a note above")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Proposed changes")).to_be_visible()
+    note = page.locator("[data-element=text]")
+    await expect(note.get_by_text("Ring twice.")).to_be_visible()
+    await expect(page.locator(".element.marked")).to_have_count(1)
+    await studio.picture("panel-proposed")
+    saved = await (await studio.site.get("/api/panels/desk")).json()
+    assert len(saved["elements"]) == 1, "it is shown, and not made yet"
+    await page.get_by_role("button", name="Apply", exact=True).click()
+    await expect(page.get_by_role("heading", name="Proposed changes")).to_have_count(0)
+    saved = await (await studio.site.get("/api/panels/desk")).json()
+    assert [one["kind"] for one in saved["elements"]] == ["workflow", "text"]
+    await page.get_by_role("button", name="Undo", exact=True).click()
+    await expect(note).to_have_count(0)

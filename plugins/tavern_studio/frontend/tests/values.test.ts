@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import PlainValue from "../src/kit/values/PlainValue.vue";
+import { plainOf } from "../src/kit/values/ValuePart";
 import { blobOf, inLine, seenAs } from "../src/kit/values/seen";
 
 const blob = { type: "blob", hash: "ab12", mediaType: "image/png", length: 48213 };
@@ -55,4 +57,15 @@ test("a Blob has its length, and is asked for as what it is", () => {
 
 test("a value in a line is cut, and a number is short", () => {
   expect([inLine("abcdef", 3), inLine({ a: 1 }), inLine(10.857142857)]).toEqual(["abc…", '{"a":1}', "10.8571"]);
+});
+
+test("text in Markdown is shown as that, where there is room", () => {
+  const isPlain = (value: unknown, category: string, compact = false) =>
+    plainOf(value, [category], compact) === PlainValue;
+  expect(isPlain("# Title", "Markdown")).toBe(false);
+  expect(isPlain("# Title", "LlmOutput")).toBe(false);
+  expect(isPlain("# Title", "Prompt")).toBe(true);
+  expect(isPlain("# Title", "Markdown", true)).toBe(true);
+  expect(isPlain("data:image/png;base64,iVBO", "Markdown")).toBe(true);
+  expect(isPlain({ a: 1 }, "Markdown")).toBe(true);
 });

@@ -24,6 +24,8 @@ export class PanelEditing {
   readonly shown = shallowRef<ShownPanel>();
   /** What the assistant would make of it; while there is one, it is shown in the place of the document. */
   readonly proposed = shallowRef<PanelDocument>();
+  /** The elements that are new or other in it. */
+  readonly marked = shallowRef<string[]>([]);
   readonly error = shallowRef<ApiError>();
   readonly refused = ref("");
   readonly isSaving = ref(false);

@@ -83,7 +83,8 @@ export class ElementRun {
     on("progress", (told: { value: number }) => (this.progress.value = told));
     on("note", ({ kind, text }: { kind: string; text: string }) => {
       this.note.value = text;
-      if (kind === "thought") delete this.streams.reply;
+      delete this.streams.reply; // what was said on the way to the reply is no reply
+      if (kind === "thought") this.note.value = "";
     });
   }
 
