@@ -17,6 +17,9 @@ VIEWS = {
     "/": "Workflows",
     "/workflows/greeting": "Whom to greet.",
     "/chat": "Conversations",
+    "/panels": "Front desk",
+    "/panels/desk": "Results appear here.",
+    "/panels/desk/edit": "Add a text",
     "/agents/mira": "What it may call",
     "/tools/text:shout": "Shout",
     "/tools?new=script": "What the script asks for",
@@ -52,11 +55,13 @@ MISPLACED = """() => [...document.querySelectorAll(".vue-flow__handle")].filter(
 TOO_WIDE = "(width) => [document.documentElement.scrollWidth].filter((one) => one > width)"
 
 
-@pytest.mark.timeout(900)  # axe looks at all of 35 views
+@pytest.mark.timeout(900)  # axe looks at all of 41 views
 async def test_every_view_is_accessible(site: HttpClient, browser: Browser) -> None:
     if not AXE.is_file():
         pytest.skip("axe-core is not installed: run `npm ci` in plugins/tavern_studio/frontend")
     await site.post("/api/prompt", json={"workflowId": "greeting", "inputs": {"name": "Ada"}})
+    desk = {"id": "desk", "name": "Front desk", "workflows": ["greeting"], "agents": ["mira"]}
+    assert (await site.post("/api/panels", json=desk)).status == 201
     context = await browser.new_context(locale="en", bypass_csp=True)
     studio = await show(context, site)
     await studio.page.add_script_tag(path=AXE)
