@@ -1,8 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { ApiError } from "../src/api/client";
 import { newId } from "../src/panels/documents";
 import { below, moved, nudged, settled, type Place } from "../src/panels/layout";
-import { problemsOf } from "../src/panels/runs";
+import { ElementRun, problemsOf } from "../src/panels/runs";
 
 const at = (id: string, x: number, y: number, w = 6, h = 4): Place => ({ id, x, y, w, h });
 const read = (places: Place[]) => places.map(({ id, x, y, w, h }) => `${id} ${x},${y} ${w}x${h}`);
@@ -37,4 +37,35 @@ test("what is wrong with an input is said beside it", () => {
   const problems = [{ slot: "name", message: "is required" }, { message: "of the workflow" }];
   expect(problemsOf(new ApiError(400, "invalid_input", "", { problems }))).toEqual({ name: "is required" });
   expect(problemsOf(new ApiError(400, "invalid_input", "", { problems: "none" }))).toEqual({});
+});
+
+test("few runs have a stream, and the others are asked about", async () => {
+  const opened: string[] = [];
+  class Stream {
+    static readonly CLOSED = 2;
+    readyState = 1;
+    constructor(url: string) {
+      opened.push(url);
+    }
+    addEventListener(): void {}
+    close(): void {}
+  }
+  vi.stubGlobal("EventSource", Stream);
+  const run = (id: string) => ({
+    id,
+    element: "form",
+    status: "running" as const,
+    submittedAt: "2026-01-01T00:00:00Z",
+  });
+  const runs = ["a", "b", "c", "d", "e"].map((id) => {
+    const one = new ElementRun("desk", "form");
+    one.show(run(id));
+    return one;
+  });
+  expect(opened.length).toBe(3);
+  runs[0]!.close();
+  runs[4]!.show(run("e"));
+  expect(opened.length).toBe(4);
+  runs.forEach((one) => one.close());
+  vi.unstubAllGlobals();
 });

@@ -1,5 +1,5 @@
 import { computed, ref, shallowReactive, shallowRef } from "vue";
-import { api, ask, type ApiError, type Schemas } from "../api/client";
+import { api, ApiError, ask, type Schemas } from "../api/client";
 import { page } from "../api/page";
 import { asError } from "../api/resource";
 import { whoIsHere } from "../api/rights";
@@ -9,6 +9,10 @@ export type PanelRun = Schemas["PanelRun"];
 
 /** How many earlier runs of an element a browser remembers. */
 const MOST = 10;
+/** How many runs are followed by a stream at a time: a browser has six connections to a server, and others need some. */
+const MOST_STREAMS = 3;
+const LOOK_EVERY = 1000;
+let streaming = 0;
 
 const isActive = (run: PanelRun | undefined) => run?.status === "queued" || run?.status === "running";
 
@@ -25,6 +29,7 @@ export class ElementRun {
   readonly isStarting = ref(false);
   readonly isActive = computed(() => this.isStarting.value || isActive(this.run.value));
   private source?: EventSource;
+  private due?: ReturnType<typeof setTimeout>;
 
   constructor(
     private readonly panel: string,
@@ -66,17 +71,19 @@ export class ElementRun {
   }
 
   private follow(id: string): void {
+    if (streaming >= MOST_STREAMS) return this.look(id);
+    streaming += 1;
     const path = `/api/panels/${encodeURIComponent(this.panel)}/runs/${encodeURIComponent(id)}/events`;
     const query = new URLSearchParams({ projectId: page.project.id });
     const source = (this.source = new EventSource(`${page.base}${path}?${query}`));
     const on = (name: string, take: (data: never) => void) =>
       source.addEventListener(name, (event) => take(JSON.parse(String(event.data)) as never));
-    on("run", (run: PanelRun) => {
-      this.run.value = run;
-      if (isActive(run)) return;
+    source.onerror = () => {
+      if (source.readyState !== EventSource.CLOSED) return; // it is tried again by the browser
       this.close();
-      this.ended(run);
-    });
+      this.look(id);
+    };
+    on("run", (run: PanelRun) => this.take(run));
     on("piece", ({ key, content, restart }: { key: string; content: unknown; restart?: boolean }) => {
       this.streams[key] = restart ? "" : joined(this.streams[key], this.textOf(content));
     });
@@ -86,6 +93,27 @@ export class ElementRun {
       delete this.streams.reply; // what was said on the way to the reply is no reply
       if (kind === "thought") this.note.value = "";
     });
+  }
+
+  private take(run: PanelRun): void {
+    this.run.value = run;
+    if (isActive(run)) return;
+    this.close();
+    this.ended(run);
+  }
+
+  /** Ask how a run stands from time to time, where there is no stream for it. */
+  private look(id: string): void {
+    this.due = setTimeout(() => void this.askFor(id), LOOK_EVERY);
+  }
+
+  private async askFor(id: string): Promise<void> {
+    const params = { path: { id: this.panel, run: id } };
+    const found = await ask(api.GET("/api/panels/{id}/runs/{run}", { params })).catch(asError);
+    if (this.run.value?.id !== id) return;
+    if (!(found instanceof ApiError)) this.take(found);
+    else if (found.status !== 0) this.refused.value = found; // a server that does not answer may do so later
+    if (isActive(this.run.value) && this.refused.value === undefined) this.look(id);
   }
 
   /** A piece of an agent's reply is a text as it is. */
@@ -102,6 +130,8 @@ export class ElementRun {
   }
 
   close(): void {
+    clearTimeout(this.due);
+    if (this.source !== undefined) streaming -= 1;
     this.source?.close();
     this.source = undefined;
   }
