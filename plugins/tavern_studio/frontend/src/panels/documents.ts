@@ -55,8 +55,6 @@ export async function deletePanel(id: string, tag: string): Promise<void> {
 export const previewPanel = (document: PanelDocument): Promise<ShownPanel> =>
   ask(api.POST("/api/panels-preview", { body: document as never }));
 
-export const linkTo = (id: string): string => `${location.href.split("#")[0]}#/panels/${encodeURIComponent(id)}`;
-
 /** An id for an element that no other has, made of a name. */
 export function newId(name: string, taken: string[]): string {
   const plain =
