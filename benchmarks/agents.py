@@ -10,17 +10,20 @@ import statistics
 import time
 from collections.abc import Callable
 
-from benchmarks.agentsubject import Subject, floor, subject
-from benchmarks.harness import Result, Side, compare_sides, measured
+from benchmarks.agentsubject import QUESTION, REPLY, Subject, floor, subject
+from benchmarks.harness import ROUNDS, Result, Side, compare_sides, measured
 from benchmarks.serving import private_memory
 from tavern_agents.api.agents import AgentRequest
 from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host.cli.garbage import collect_again
 from tavern_host.contracts.events import Event
+from tavern_host.testing.http import served
 
 TURNS = (200, 1000)
 STREAMS = 50
 CROWD, CROWD_TURNS = 500, 4
+ASKED = 40
+"""How many chat completions are asked for in a round."""
 
 
 def turn() -> list[Result]:
@@ -117,9 +120,40 @@ async def _delay(bench: Subject, streams: int) -> float:
     return statistics.median(delays)
 
 
+def openai() -> list[Result]:
+    """Measure what a turn takes beyond itself where a client of OpenAI's API asks for it, and return that."""
+    return asyncio.run(_openai())
+
+
+async def _openai() -> list[Result]:
+    body = {"model": "agent/clerk", "messages": [{"role": "user", "content": QUESTION}]}
+    results = []
+    async with subject() as bench, served(bench.host) as web:
+        for name, more in (("whole", {}), ("as a stream", {"stream": True})):
+
+            async def ask(more: dict[str, bool] = more) -> None:
+                answer = await web.post("/v1/chat/completions", json={**body, **more})
+                assert answer.status == 200 and REPLY in await answer.text()
+
+            pairs = []
+            for _ in range(ROUNDS):
+                spent: tuple[list[float], list[float]] = ([], [])
+                for _ in range(ASKED):
+                    for work, times in zip((bench.turn, ask), spent, strict=True):
+                        began = time.process_time()
+                        await work()
+                        times.append(time.process_time() - began)
+                alone, asked = map(statistics.median, spent)
+                pairs.append((asked - alone, alone))
+            what = f"a chat completion of an agent, {name}: beyond its turn"
+            results.append(measured(what, pairs, "the turn itself", 3.0, unit="ms", scale=1e3, limited="value"))
+    return results
+
+
 FIGURES: dict[str, Callable[[], list[Result]]] = {
     "turn": turn,
     "growth": growth,
     "crowd": crowd,
     "fragments": fragments,
+    "openai": openai,
 }

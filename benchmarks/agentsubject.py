@@ -129,7 +129,8 @@ async def subject() -> AsyncIterator[Subject]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content), encoding="utf-8")
         plugin = Path(__file__).parent / "agentdesk"
-        async with Host(project, plugins=[plugin], trust=["agent-desk"], folders=folders) as host:
+        offer = {"extensions.tavern-mcp.offer": ["agent:clerk"]}
+        async with Host(project, plugins=[plugin], trust=["agent-desk"], folders=folders, settings=offer) as host:
             made = Subject(host, host.services.get(AGENT_RUNTIME))
             await made.turn()  # the first one imports and makes what it needs
             yield made

@@ -50,7 +50,7 @@ class OpenAdapter:
         method = getattr(self.target, name, None)
         if method is None:
             text = f"the adapter {self.channel.adapter!r} of {self.plugin} cannot do {name}"
-            raise PluginFailure(text, plugin=self.plugin)
+            raise PluginFailure(text, plugin=self.plugin, missing=name)
         return method
 
 

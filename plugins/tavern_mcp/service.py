@@ -29,6 +29,7 @@ from tavern_mcp.api.servers import McpServer, McpServers, McpTool
 from tavern_mcp.approvals import Approvals, Approved
 from tavern_mcp.declarations import Declared, read_servers
 from tavern_mcp.definitions import answer_tool, definitions_of, differences, out_of_reach, tool_id
+from tavern_mcp.offers import offer_of
 from tavern_tools.api.toolcalls import ToolOutput
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ class Servers(McpServers):
             source: Literal["operator", "project"] = "project" if name in layers.get("project", {}) else "operator"
             found.append(McpServer(name=name, source=source, status="failed", problem=problem))
         return sorted(found, key=lambda one: one.name)
+
+    async def offer(self) -> list[str]:
+        """Return the patterns of what is offered to clients."""
+        return offer_of(self._context)
 
     @gives_new
     async def call_tool(

@@ -216,6 +216,10 @@ class Tools(ToolManager):
         """Return the next items of a stream."""
         return await self._streams.read(handle, self._call(call).principal, max, min(wait, MAX_WAIT))
 
+    async def leave_stream(self, handle: str, *, call: CallContext | None = None) -> None:
+        """Close a stream."""
+        self._streams.leave(handle, self._call(call).principal)
+
     # --- tasks ----------------------------------------------------------------------------------------
 
     async def tasks(self, filter: TaskFilter | None = None, *, call: CallContext | None = None) -> list[ToolTask]:

@@ -71,10 +71,12 @@ class HttpRequest(Model):
 
 
 class ServerEvent(Model):
-    """A server-sent event: its name, and what becomes its JSON data. One without a name is a sign of life."""
+    """A server-sent event: its name, and what becomes its JSON data, or the `text` that is sent as it stands. One
+    without a name and a text is a sign of life."""
 
     event: str = ""
     data: JsonValue = None
+    text: str | None = None
 
 
 class HttpResponse(Model):
@@ -175,7 +177,10 @@ class RouteInfo(Model):
     `tavern_host.contracts` or in the `api` of a first-party plugin; `module:Type[]` is a list of them. They are looked
     up when somebody asks. `status` and `content_type` are those of success, several types with commas between; with
     `accepts`, success may be 202 without content, too. `error_type` is that of errors that a protocol has a form of its
-    own for, beside problem details. Without `access` a GET needs `read`, any other method `create`.
+    own for, beside problem details. `error_form` is `module:function`, which is given the problem details of a failure
+    and returns the `HttpResponse` that is sent in their place, wherever a request fails whose path begins with the same
+    first part; only first-party routes outside of `/api` have one. With `ends_with_client` the handler is cancelled
+    when the client is gone before it has answered. Without `access` a GET needs `read`, any other method `create`.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse | AsyncIterator[ServerEvent])
@@ -191,6 +196,8 @@ class RouteInfo(Model):
     content_type: str = "application/json"
     accepts: bool = False
     error_type: str = ""
+    error_form: str = ""
+    ends_with_client: bool = False
     access: Access | None = None
 
     @classmethod

@@ -87,6 +87,12 @@ class Registrations:
             allowed.append(registered_method)
         return None, {}, allowed
 
+    def error_form(self, path: str) -> str:
+        """Return which function says a failure in the form of the protocol that a path belongs to, or nothing."""
+        first = path.split("/", 2)[1:2]
+        routes = (one.info for one in self.routes.values() if one.info.error_form)
+        return next((info.error_form for info in routes if info.path.split("/", 2)[1:2] == first), "")
+
     def described(self, failed: Callable[[str, str, BaseException], object]) -> list[DescribedRoute]:
         """Return all routes with their types; `failed` is called for a plugin that names a missing one."""
         made = DescribedRoute.construct
@@ -117,6 +123,8 @@ class Registrations:
                     problems.append(Problem(message=f"the route {what} must begin with {own}"))
                 if not first_party and info.access == "public":
                     problems.append(Problem(message=f"the route {what} cannot be public: only first-party ones are"))
+                if info.error_form and (not first_party or info.path.startswith("/api/")):
+                    problems.append(Problem(message=f"the route {what} cannot have a form for errors"))
                 problems += [Problem(message=f"the route {what}: {wrong}") for wrong in _path_problems(info.path)]
             owner = plugin if what in seen else None
             if taken is not None and taken.plugin != plugin:  # its own is replaced when it is reloaded

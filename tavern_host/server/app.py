@@ -66,6 +66,7 @@ def make_app(
             resource.add_route("HEAD", by_method["GET"])
         resource.add_route("*", _refuse_other_methods(sorted(by_method)))
     app.router.add_route("*", "/api/projects/{projectId}/{path:.*}", plugin_route)
+    app.router.add_route("*", "/projects/{projectId}/{path:.*}", plugin_route)
     app.router.add_route("*", "/{path:.*}", plugin_route)
     app.on_response_prepare.append(add_headers)
     return app

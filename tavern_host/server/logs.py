@@ -21,6 +21,7 @@ from tavern_host.server.door import DOOR
 from tavern_host.server.errors import Handler, failed
 from tavern_host.server.gate import GATE
 from tavern_host.server.packing import pack, vary
+from tavern_host.server.plugin_routes import in_form
 from tavern_host.server.served import SERVED
 
 REQUEST_ID = web.RequestKey("request_id", str)
@@ -42,6 +43,8 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
             response = await handler(request)
         except Exception as error:
             response = failed(request, error)
+        if response.status >= 400:
+            response = await in_form(request, response)
         await _hide_secrets(request, response)
         if "ETag" in response.headers:
             await pack(request, response)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pkgutil import resolve_name
 from typing import Any, TypeVar
@@ -30,8 +30,9 @@ from tavern_host.host import Host
 from tavern_host.plugins.registrations import Registered
 from tavern_host.server.blob_routes import SANDBOXED, blob_response
 from tavern_host.server.bodies import body_of
+from tavern_host.server.errors import PROBLEM
 from tavern_host.server.gate import GATE, STILL_IN, call_of
-from tavern_host.server.served import SERVED, host_of, take_project, visitor
+from tavern_host.server.served import HOST, SERVED, host_of, take_project, visitor
 
 T = TypeVar("T")
 
@@ -42,6 +43,8 @@ MAX_ANSWER = 64 << 20
 _COOKIE_SECONDS = 600
 _IMPORTED = set[str]()
 """First-party handlers that are there: the first request waits for an import, the event loop never."""
+_LOOK = 0.5
+"""Seconds between two looks whether a client is still there."""
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _HOSTS_HEADERS = re.compile(
     "(access-control-.*|clear-site-data|content-security-policy.*|cross-origin-.*|refresh|service-worker-allowed"
@@ -58,10 +61,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     if b'"projectId"' in body:
         named, body = await to_thread_if_large(len(body) > LARGE_TEXT, take_project, body)
     host, who = host_of(request, named), visitor()
-    # An encoded slash belongs to the parameter that it stands in.
-    path = request.rel_url.path_safe
-    if "projectId" in request.match_info:
-        path = "/api/" + path.split("/", 4)[4]
+    path = path_in_project(request) if "projectId" in request.match_info else request.rel_url.path_safe
     registered, parameters, allowed = host.registrations.find(request.method, path)
     if registered is None:
         if allowed:
@@ -86,7 +86,8 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         may_create=may_create,
         call=call,
     )
-    response = await call_route(host, registered, asked)
+    answering = call_route(host, registered, asked)
+    response = await (_while_there(request, answering) if registered.info.ends_with_client else answering)
     if isinstance(response, AsyncIterator):
         report = partial(host.report_failure, registered.plugin, f"{registered.info.method} {where}")
         return await send_events(request, response, report, partial(gate.still, request, needs, where, host))
@@ -148,8 +149,7 @@ async def send_events(
                 looked = clock.monotonic()
                 if await still() is None:
                     break
-            data = f"event: {one.event}\ndata: {json.dumps(one.data)}\n\n" if one.event else ":\n\n"
-            await stream.write(redacted_json(data.encode(), request.app[SERVED].secrets()))
+            await stream.write(redacted_json(_event(one).encode(), request.app[SERVED].secrets()))
     except ConnectionError:  # the client is gone
         pass
     except Exception as error:
@@ -158,6 +158,61 @@ async def send_events(
         if isinstance(events, AsyncGenerator):
             await events.aclose()
     return stream
+
+
+def _event(one: ServerEvent) -> str:
+    if not one.event and one.text is None:
+        return ":\n\n"
+    lines = [f"event: {one.event}"] if one.event else []
+    text = json.dumps(one.data) if one.text is None else one.text
+    return "\n".join([*lines, *(f"data: {line}" for line in text.split("\n")), "\n"])
+
+
+async def _while_there(request: web.Request, answering: Coroutine[Any, Any, T]) -> T:
+    """Return what answers a request. Where its client is gone before that, it is cancelled, and `ConnectionResetError`
+    raised."""
+    task = asyncio.create_task(answering, name=f"answer {request.method} {request.path}")
+    try:
+        while not (await asyncio.wait([task], timeout=_LOOK))[0]:
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionResetError(f"the client of {task.get_name()} is gone")
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def path_in_project(request: web.Request) -> str:
+    """Return the path of a request without the project that it may name. An encoded slash belongs to the part that it
+    stands in."""
+    path = request.rel_url.path_safe
+    if "projectId" not in request.match_info:
+        return path
+    below = "/api/projects/" if path.startswith("/api/") else "/projects/"
+    return below.removesuffix("projects/") + path.removeprefix(below).partition("/")[2]
+
+
+async def in_form(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Return a failure in the form of the protocol that the request belongs to, where that has one of its own."""
+    if response.prepared or response.content_type != PROBLEM or not isinstance(response, web.Response):
+        return response
+    host = request.get(HOST) or request.app[SERVED].default
+    form = host.registrations.error_form(path_in_project(request))
+    if not form:
+        return response
+    said: HttpResponse = (await _imported(form))(json.loads(response.body or b"{}"))  # type: ignore[arg-type]
+    kept = {name: response.headers[name] for name in ("Retry-After", "Allow") if name in response.headers}
+    return web.json_response(said.data, status=said.status, headers={**kept, **said.headers})
+
+
+async def _imported(handler: str) -> Any:
+    """Return a function of the host's own, imported in a thread the first time."""
+    if handler in _IMPORTED:
+        return resolve_name(handler)
+    found = await asyncio.to_thread(resolve_name, handler)
+    _IMPORTED.add(handler)
+    return found
 
 
 def wrong_method(request: web.Request, allowed: list[str]) -> web.HTTPMethodNotAllowed:
@@ -189,8 +244,7 @@ async def _called(
 ) -> T:
     try:
         if registered.first_party and (handler := registered.info.handler) not in _IMPORTED:
-            await asyncio.to_thread(resolve_name, handler)
-            _IMPORTED.add(handler)
+            await _imported(handler)
         return read(registered.info.handler, await registered.call(argument))
     except Exception as error:
         if not isinstance(error, TavernError) or isinstance(error, PluginFailure):

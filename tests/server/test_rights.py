@@ -41,6 +41,7 @@ TABLE = {
         GET /api/tool-files | GET /api/tool-files/{name}
         GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
         GET /api/models
+        GET /v1/models | GET /v1/models/{model} | GET /v1/models/{kind}/{model}
         GET /api/agents | GET /api/agents-check | GET /api/agents/schema
         GET /api/agents/{id} | GET /api/agents/{id}/memory
         GET /api/agent-runs | GET /api/agent-runs/{run} | GET /api/agent-runs/{run}/recording
@@ -59,6 +60,7 @@ TABLE = {
         """,
     "create": """
         POST /mcp | GET /mcp | DELETE /mcp
+        POST /v1/chat/completions | POST /v1/responses | POST /v1/embeddings
         POST /api/blobs | POST /api/prompt | DELETE /api/interrupt/{promptId}
         POST /api/runs/{runId}/rerun | POST /api/runs/{runId}/resume
         POST /api/workflows | PUT /api/workflows/{workflowId}
@@ -187,7 +189,11 @@ async def _asked(client: HttpClient, method: str, path: str, token: str) -> tupl
     data = None if method == "GET" else '"nonsense"'
     answer = await client.request(method, path, headers=headers, data=data)
     is_json = "json" in answer.headers.get("Content-Type", "")
-    return answer.status, await answer.json(content_type=None) if is_json else {}
+    body = await answer.json(content_type=None) if is_json else {}
+    if path.lstrip("/").startswith("v1/") and isinstance(body, dict) and "error" in body:  # OpenAI's form
+        code, body = body["error"]["code"], {"error": body["error"]["message"]}
+        body["code"] = "unauthorized" if code == "invalid_api_key" else code
+    return answer.status, body
 
 
 @pytest.mark.asyncio(loop_scope="module")

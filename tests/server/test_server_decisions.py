@@ -130,7 +130,7 @@ async def test_every_permission_is_listed_and_explained(ahoy: HttpClient) -> Non
     }
     assert any(name.startswith("code:sha256:") for name in permissions)
     body = await (await ahoy.get("/api/why/service:toolManager")).json()
-    answer = "tavern-tools provides toolManager (version 4)"
+    answer = "tavern-tools provides toolManager (version 5)"
     assert (body["subject"], body["answer"]) == ("service:toolManager", answer)
     assert (await ahoy.get("/api/why/nonsense")).status == 400
 
@@ -142,7 +142,7 @@ async def test_a_plugin_has_the_fields_of_the_platform(site: HttpClient) -> None
     assert (type(acme["description"]), type(acme["frontend"])) == (str, dict)
     option = {"key": "extensions.acme-web.maxItems", "type": "number", "label": "Most items"}
     assert acme["configOptions"] == [option | {"defaultValue": 10, "min": 1}]
-    assert len(plugins) == 24
+    assert len(plugins) == 25
     for plugin in plugins.values():
         for key in ("name", "displayName", "version", "state"):
             assert isinstance(plugin[key], str) and plugin[key]

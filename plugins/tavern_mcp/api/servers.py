@@ -11,6 +11,9 @@ from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, r
 from tavern_host.contracts.wire import Model
 from tavern_tools.api.toolcalls import ToolOutput
 
+MODEL = "model:"
+"""What the names of language models begin with among the patterns of what is offered."""
+
 _CALL = "Call tools of MCP servers, and read what they offer."
 
 
@@ -37,13 +40,18 @@ class McpServer(Model):
     tools: list[McpTool] = Field(default_factory=list)
 
 
-class McpServers(ServiceInterface, name="tavern-mcp.servers"):
+class McpServers(ServiceInterface, name="tavern-mcp.servers", version=2):
     """Reaches the MCP servers that are set up. Each method raises `NotFound` for a server that is not, `Forbidden` for
     one that is not approved, `ServiceUnavailable` (retryable) where it cannot be reached or has died."""
 
     @reads
     async def servers(self) -> list[McpServer]:
         """Return the servers by name."""
+
+    @reads(since=2)
+    async def offer(self) -> list[str]:
+        """Return the patterns of what the operator offers to clients, whatever protocol they speak: ids of tools, of
+        which agents (`agent:ID`) and workflows (`workflow:ID`) are some, and `model:NAME` for language models."""
 
     @acts("tavern-mcp.servers:call", _CALL)
     async def call_tool(

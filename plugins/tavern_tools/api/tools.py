@@ -74,7 +74,7 @@ class ExpandedPrompt(Model):
     warnings: list[str] = Field(default_factory=list)
 
 
-class ToolManager(ServiceInterface, name="toolManager", version=4):
+class ToolManager(ServiceInterface, name="toolManager", version=5):
     """Registers, finds, describes, validates and calls tools. A failed call is a result, never a raise.
 
     A tool is named by its id, or as `id@RANGE` (`kb:Query@^1.2`), which picks the newest version within the range.
@@ -199,6 +199,11 @@ class ToolManager(ServiceInterface, name="toolManager", version=4):
     ) -> StreamItems:
         """Return the next items of a stream that a call of the same principal gave, at most `max`; waits up to `wait`
         seconds for the first one. Raises `NotFound`."""
+
+    @acts("toolManager:execute", "Call tools.", since=5)
+    async def leave_stream(self, handle: str, *, call: CallContext | None = None) -> None:
+        """Close a stream that a call of the same principal gave, and end what it comes from; nothing where it is read
+        to its end or closed already."""
 
     @acts("toolManager:tasks", "See tasks with their results, and cancel them.")
     async def tasks(self, filter: TaskFilter | None = None, *, call: CallContext | None = None) -> list[ToolTask]:

@@ -18,9 +18,10 @@ from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.documents import json_path, json_type
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
+from tavern_tools.api.patterns import fits
 from tavern_tools.catalog.catalog import NODE_PREFIX
 from tavern_tools.catalog.coercion import match_keys
-from tavern_tools.catalog.names import fits, quoted
+from tavern_tools.catalog.names import quoted
 from tavern_tools.catalog.schemas import compiled, is_too_deep, property_names, schema_problems
 
 ACCESS = "access"

@@ -17,13 +17,13 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import Principal
 from tavern_host.contracts.errors import PermissionDenied
 from tavern_host.contracts.names import did_you_mean
+from tavern_tools.api.patterns import fits
 from tavern_tools.api.toolcalls import ToolErrorType, ToolRule, ToolScope
 from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.calls.access import ACCESS, Access, Condition, Role, Rule, closed, make_rule, read_access
 from tavern_tools.calls.call import ALLOW, Call, Verdict
 from tavern_tools.catalog.catalog import NODE_PREFIX, Tool
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.permissions import service_and_method
 
 SETTING = "extensions.tavern-tools.access"

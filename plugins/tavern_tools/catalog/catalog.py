@@ -17,12 +17,12 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
 from tavern_host.contracts.wire import WireError, wire_value
+from tavern_tools.api.patterns import fits
 from tavern_tools.api.protocols import ParserOptions
 from tavern_tools.api.toolcalls import ToolErrorType
 from tavern_tools.api.tools import ToolFilter
 from tavern_tools.catalog.failures import value_failure
 from tavern_tools.catalog.files import ToolProblem
-from tavern_tools.catalog.names import fits
 from tavern_tools.catalog.parameters import Bound, Parameters, Taken
 from tavern_tools.catalog.permissions import Unmet
 from tavern_tools.catalog.schemas import Schema, ValueProblem

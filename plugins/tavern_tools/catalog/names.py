@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import lru_cache
 
 _SEPARATORS = re.compile(r"[\s_-]+")
 
@@ -12,22 +11,6 @@ _SEPARATORS = re.compile(r"[\s_-]+")
 def normal_form(key: str) -> str:
     """Return a parameter name without case, underscores, hyphens and spaces."""
     return _SEPARATORS.sub("", key).casefold()
-
-
-def fits(pattern: str, name: str) -> bool:
-    """Return whether a whole name fits a pattern, in which `*` is any text and `?` any one character."""
-    return pattern == name or (("*" in pattern or "?" in pattern) and _compiled(pattern).fullmatch(name) is not None)
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    # Atomic groups: what stands between two stars is looked for once, or many stars take time without end.
-    parts = [re.escape(part).replace(r"\?", ".") for part in re.split(r"\*+", pattern)]
-    first, *between = parts
-    if not between:
-        return re.compile(first, re.DOTALL)
-    last = between.pop()
-    return re.compile(first + "".join(f"(?>.*?{part})" for part in between) + f".*{last}", re.DOTALL)
 
 
 def quoted(value: object, *, limit: int = 80) -> str:

@@ -14,8 +14,8 @@ from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import PluginInfo, Plugins
 from tavern_host.contracts.services import MethodInfo
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation
+from tavern_tools.api.patterns import fits
 from tavern_tools.api.toolcalls import ToolErrorType
-from tavern_tools.catalog.names import fits
 
 _DOCUMENT_NAMES = {"ExternalScriptExecutionService": "scriptExecution"}
 _DOCUMENT_METHODS = {("scriptExecution", "executeScript"): "execute"}

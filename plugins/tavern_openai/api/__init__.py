@@ -1,0 +1,1 @@
+"""What others may import of this plugin: what requests of OpenAI's API hold."""
