@@ -1,4 +1,5 @@
-"""The `llm` service with its adapters `openai` and `scripted`, the node `core:LlmApiRequest`, and `tavern models`.
+"""The `llm` service with its adapters `openai`, `anthropic`, `gemini` and `scripted`, the node `core:LlmApiRequest`,
+and `tavern models`.
 
 Which models there are is a setting; this plugin holds no prompts and no conversation.
 """
@@ -33,6 +34,18 @@ def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
             name="openai",
             handler="tavern_llm.openai:OpenAiAdapter",
             description="Any server that speaks OpenAI's chat completions over HTTP.",
+            network=True,
+        ),
+        LlmAdapterInfo(
+            name="anthropic",
+            handler="tavern_llm.openai:AnthropicAdapter",
+            description="Any server that speaks Anthropic's Messages over HTTP.",
+            network=True,
+        ),
+        LlmAdapterInfo(
+            name="gemini",
+            handler="tavern_llm.openai:GeminiAdapter",
+            description="Any server that speaks Gemini's generateContent over HTTP.",
             network=True,
         ),
         LlmAdapterInfo(

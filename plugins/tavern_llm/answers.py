@@ -112,6 +112,11 @@ class AnswerReader:
         """Whether the model has said that it ends."""
         return self._messages[0].finish_reason is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come, which the stream itself says by `[DONE]`."""
+        return False
+
     def add(self, data: dict[str, Any]) -> list[LlmChunk]:
         """Take an event of a stream; return what it adds. Raises `ServerError`."""
         return self._take(data, "delta")

@@ -111,7 +111,7 @@ def _messages(request: LlmRequest, dialect: Dialect, images: Mapping[str, str]) 
         if message.role != "tool" and results:
             written.append({"role": "user", "content": results})
             results = []
-        parts_of_images = [{"type": "image_url", "image_url": {"url": url}} for url in _addresses(message, images)]
+        parts_of_images = [_part_of(url) for url in addresses(message, images)]
         if message.role == "tool":
             results += parts_of_images
             parts_of_images = []
@@ -121,7 +121,14 @@ def _messages(request: LlmRequest, dialect: Dialect, images: Mapping[str, str]) 
     return _in_turns(written, dialect)
 
 
-def _addresses(message: ChatMessage, images: Mapping[str, str]) -> list[str]:
+def _part_of(url: str) -> dict[str, Any]:
+    if url.startswith("data:application/pdf"):
+        return {"type": "file", "file": {"filename": "file.pdf", "file_data": url}}
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def addresses(message: ChatMessage, images: Mapping[str, str]) -> list[str]:
+    """Return the addresses of a message's images and files, those that are kept here as data URLs."""
     return [url for image in message.images if (url := images[image.blob.hash] if image.blob else image.url)]
 
 
@@ -138,7 +145,7 @@ def _message(message: ChatMessage, images: list[dict[str, Any]], dialect: Dialec
     if message.tool_calls:
         out["tool_calls"] = [
             {
-                "id": _short(call.id) if short else call.id,
+                "id": short_id(call.id) if short else call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": call.arguments},
                 **({} if "plain_messages" in dialect.shapes else call.extra or {}),
@@ -146,13 +153,13 @@ def _message(message: ChatMessage, images: list[dict[str, Any]], dialect: Dialec
             for call in message.tool_calls
         ]
     if message.tool_call_id:
-        out["tool_call_id"] = _short(message.tool_call_id) if short else message.tool_call_id
+        out["tool_call_id"] = short_id(message.tool_call_id) if short else message.tool_call_id
     if "plain_messages" not in dialect.shapes:
         out |= {key: value for key, value in (message.extra or {}).items() if key not in _OWN}
     return out
 
 
-def _short(identity: str) -> str:
+def short_id(identity: str) -> str:
     """Return nine letters and digits that stand for an id, the same each time."""
     is_short = len(identity) == 9 and identity.isalnum() and identity.isascii()
     return identity if is_short else hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:9]

@@ -1,4 +1,5 @@
-"""Talks to one server of OpenAI's chat completions over HTTP: whole answers, streams, embeddings, its models.
+"""Talks to one server of models over HTTP, in the wire that it is made with: whole answers, streams, embeddings, its
+models.
 
 Follows no redirect, so that prompts and keys go to the configured server and nowhere else.
 """
@@ -17,14 +18,15 @@ from tavern_host.context import Http
 from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
-from tavern_llm.answers import AnswerReader, pieces_of, read_embeddings
+from tavern_llm.answers import pieces_of
 from tavern_llm.api.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse
-from tavern_llm.chat_body import Dialect, request_body
-from tavern_llm.chat_wire import ServerError, TooLong, WireError, error_message, parse_json, raise_error, read_models
-from tavern_llm.dialects import MAY_LEARN, learned, with_hints
+from tavern_llm.chat_body import Dialect
+from tavern_llm.chat_wire import ServerError, TooLong, WireError, error_message, parse_json, raise_error
+from tavern_llm.dialects import MAY_LEARN, with_hints
 from tavern_llm.failures import ServerFailures
 from tavern_llm.openai_options import OpenAiOptions
 from tavern_llm.sse import SseParser
+from tavern_llm.wires import CHAT, Reader, Wire
 
 if TYPE_CHECKING:
     import aiohttp
@@ -61,8 +63,10 @@ class ChatClient:
         options: OpenAiOptions,
         http: Http,
         read: Callable[[Blob], Awaitable[bytes]],
+        wire: Wire = CHAT,
     ) -> None:
         self._options = options
+        self._wire = wire
         self._http = http
         self._read = read
         self._failures = ServerFailures(options, http.proxy)
@@ -71,7 +75,8 @@ class ChatClient:
     async def complete(self, request: LlmRequest, call: CallContext | None = None) -> LlmResponse:
         """Return the whole answer; leaving early closes the connection."""
         async with self._answer(request, stream=False) as (response, notices):
-            return with_hints(request, AnswerReader(self._options.model).whole(await _json(response), notices))
+            reader = self._wire.reader(self._options.model)
+            return with_hints(request, reader.whole(await _json(response), notices))
 
     async def stream(self, request: LlmRequest, call: CallContext | None = None) -> AsyncIterator[LlmChunk]:
         """Yield the answer's pieces, then one with the whole; closing early closes the connection.
@@ -79,7 +84,7 @@ class ChatClient:
         Raises `PluginFailure` with the `partial_text` where the answer breaks off. Calls that had come until then are
         never whole.
         """
-        reader = AnswerReader(self._options.model)
+        reader = self._wire.reader(self._options.model)
         try:
             async with self._answer(request, stream=True) as (response, notices):
                 if response.content_type == "text/event-stream":
@@ -98,17 +103,35 @@ class ChatClient:
             raise
 
     async def embed(self, texts: list[str], call: CallContext | None = None) -> LlmEmbeddings:
-        """Return the vector of each text, in order."""
-        body = {"model": self._options.model, "input": texts}
-        async with self._sent("POST", "embeddings", body) as response:
+        """Return the vector of each text, in order. Raises `PluginFailure` also where the wire has none."""
+        model = self._options.model
+        if (asked := self._wire.embeddings(model, texts)) is None:
+            raise self._failures.failure("gives no embeddings", missing="embed")
+        async with self._sent("POST", *asked) as response:
             await self._check(response)
-            return read_embeddings(await _json(response), self._options.model, len(texts))
+            return self._wire.read_embeddings(await _json(response), model, len(texts))
 
     async def list_models(self, call: CallContext | None = None) -> list[str]:
         """Return the names of the models that the server has, in order."""
-        async with self._sent("GET", "models") as response:
+        async with self._sent("GET", self._wire.models_path()) as response:
             await self._check(response)
-            return read_models(await _json(response))
+            return self._wire.read_models(await _json(response))
+
+    async def count_tokens(self, request: LlmRequest, call: CallContext | None = None) -> int:
+        """Return how many tokens the prompt of a request has, as the server counts them. Raises `PluginFailure` also
+        where the wire has no such thing."""
+        options, wire = self._options, self._wire
+        images = await self._images(request)
+        body = wire.body(request, options.model, options.parameters, stream=False, dialect=self._dialect, images=images)
+        if (asked := wire.counting(options.model, body)) is None:
+            raise self._failures.failure("counts no tokens of a prompt", missing="count_tokens")
+        path, sent, field = asked
+        async with self._sent("POST", path, sent) as response:
+            await self._check(response)
+            found = (await _json(response)).get(field)
+        if type(found) is not int or found < 0:
+            raise self._failures.failure("answered without a number of tokens")
+        return found
 
     @asynccontextmanager
     async def _answer(
@@ -116,26 +139,27 @@ class ChatClient:
     ) -> AsyncIterator[tuple[aiohttp.ClientResponse, list[str]]]:
         """Send a request, once more for each thing that the server turns out not to take; give the response and what
         was done differently from what was asked."""
-        options, dialect = self._options, self._dialect
+        options, dialect, wire = self._options, self._dialect, self._wire
         images = await self._images(request)
         async with AsyncExitStack() as stack:
             while True:
-                body = request_body(
+                body = wire.body(
                     request, options.model, options.parameters, stream=stream, dialect=dialect, images=images
                 )
-                response = await stack.enter_async_context(self._sent("POST", "chat/completions", body, stream=stream))
+                path = wire.path(options.model, stream=stream)
+                response = await stack.enter_async_context(self._sent("POST", path, body, stream=stream))
                 if response.status == 200:
                     break
                 said = await _read_error(response)
                 failure = self._failures.refusal(response, said)
                 may_learn = response.status in MAY_LEARN and not failure.info.details.get("overflow")
-                better = learned(dialect, request, body, said) if may_learn else None
+                better = wire.learned(dialect, request, body, said) if may_learn else None
                 if better is None:
                     raise failure
                 response.close()
                 dialect = better
             self._dialect = Dialect(self._dialect.omitted | dialect.omitted, self._dialect.shapes | dialect.shapes)
-            yield response, dialect.notices(request, options.parameters)
+            yield response, wire.notices(dialect, request, options.parameters)
 
     @asynccontextmanager
     async def _sent(
@@ -153,7 +177,7 @@ class ChatClient:
             async with asyncio.timeout(options.first_token if stream else None):
                 response = await self._http.session().request(
                     method,
-                    options.address(path),
+                    options.address(path, self._wire.version),
                     data=data,
                     headers=self._headers(),
                     timeout=timeout,
@@ -185,7 +209,10 @@ class ChatClient:
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
         }
-        return {**headers, "Authorization": f"Bearer {key}"} if key else headers
+        own = {name: value for name, value in self._options.own_headers().items() if value}
+        sent = {**headers, **self._wire.headers(key or ""), **own}
+        given = {name.lower() for name in own}  # in whatever case: one of each name is sent
+        return {name: value for name, value in sent.items() if name in own or name.lower() not in given}
 
     async def _images(self, request: LlmRequest) -> dict[str, str]:
         """Return the images that are kept here as data URLs. Raises `InvalidInput`, `NotFound`."""
@@ -203,7 +230,7 @@ class ChatClient:
                 found[blob.hash] = f"data:{blob.media_type};base64,{base64.b64encode(data).decode()}"
         return found
 
-    async def _chunks(self, response: aiohttp.ClientResponse, reader: AnswerReader) -> AsyncGenerator[LlmChunk]:
+    async def _chunks(self, response: aiohttp.ClientResponse, reader: Reader) -> AsyncGenerator[LlmChunk]:
         """Yield what a stream adds to the answer. Raises `BrokenOff` where it ends early or falls silent."""
         first_until: float | None = clock.monotonic() + self._options.first_token
         ended = False
@@ -222,6 +249,8 @@ class ChatClient:
                 for chunk in reader.add(parse_json(data)):
                     first_until = None
                     yield chunk
+                if reader.is_over:
+                    break
         if not (ended or reader.is_finished):
             raise BrokenOff("ended the stream before the answer was finished")
         for chunk in reader.end():

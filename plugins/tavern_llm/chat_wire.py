@@ -9,6 +9,9 @@ import json
 import re
 from typing import Any
 
+_PASSING = {"overloaded_error": 529, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504}
+"""The status that Anthropic's types of errors stand for, of those that may pass."""
+
 
 class WireError(Exception):
     """The text of an answer is not what the protocol says; `str` is one clause for an error message."""
@@ -72,6 +75,7 @@ def raise_error(data: dict[str, Any]) -> None:
     if not error:
         return
     code = str(error.get("code", error.get("status", ""))) if isinstance(error, dict) else ""
-    status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
+    kind = str(error.get("type", "")) if isinstance(error, dict) else ""
+    status = int(code) if re.fullmatch(r"[45]\d\d", code) else _PASSING.get(kind)
     said = error_message(data) or "an error without a message"
     raise ServerError(said if status or not code or code in said else f"{said} ({code})", status)

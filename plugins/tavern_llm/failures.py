@@ -23,11 +23,18 @@ if TYPE_CHECKING:
 UNKNOWN = "?"
 """What stands for a model that is not chosen yet: its server is asked what it has."""
 
+_LIKE_A_KEY = 8
+"""From how many characters on what an own header holds is taken for a key."""
+
 SECRET_OPTIONS = ("api_key", "api_key_env")
 """Options of a model that hold a key, or name the environment variable that does."""
 
 _PASSES = re.compile(r"overloaded|rate.?limit|try again|temporar|unavailable|time[sd]? ?out|disconnect", re.IGNORECASE)
 """What servers say that will be well later, where they give no status."""
+
+
+_RETRY_INFO = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
+"""How servers of Google say when to come back (google.rpc.RetryInfo)."""
 
 
 class RetryableFailure(PluginFailure):
@@ -38,8 +45,10 @@ class RetryableFailure(PluginFailure):
 
 def secrets_of(options: Mapping[str, Any]) -> list[str]:
     """Return the keys that a model's options hold or point to."""
-    key, variable = (options.get(name) for name in SECRET_OPTIONS)
+    key, variable, headers = (options.get(name) for name in (*SECRET_OPTIONS, "headers"))
     found = [key, os.environ.get(variable) if isinstance(variable, str) else None]
+    if isinstance(headers, dict):
+        found += [one for one in headers.values() if isinstance(one, str) and len(one) >= _LIKE_A_KEY]
     return [secret for secret in found if isinstance(secret, str) and secret]
 
 
@@ -71,7 +80,8 @@ class ServerFailures:
             429: "has no quota left" if has_no_credit else "is asked too often, or the quota is used up",
         }.get(status, "has failed" if status >= 500 else "refuses the request")
         details: dict[str, Any] = {"status": status}
-        wait = _seconds(response.headers.get("Retry-After", ""))
+        asked = _RETRY_INFO.search(body)
+        wait = _seconds(response.headers.get("Retry-After", asked.group(1) if asked else ""))
         if retryable and wait is not None:
             details["retry_after"] = wait
         text = f"{meaning} ({status}){f': {said}' if said else ''}"

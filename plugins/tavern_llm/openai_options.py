@@ -1,18 +1,35 @@
-"""What a model of the adapter `openai` is set up with."""
+"""What a model of a server is set up with, whatever wire it speaks."""
 
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit, urlunsplit
+import re
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.wire import Model
 
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_HTTPS_OWN = frozenset({"host", "content-length", "transfer-encoding", "connection", "content-type", "accept-encoding"})
+_ENDS = re.compile(r"/(chat/completions|completions|messages|responses|embeddings)/?$")
+_HOST = re.compile(r"(localhost|[\w-]+(\.[\w-]+)+|\[[\da-fA-F:]+\]|[\w-]+(?=:\d))(:\d+)?(/|\?|$)")
+_NEAR = re.compile(r"localhost|127\.|10\.|192\.168\.|\[|[\w-]+:\d")
+
+
+def _mended(address: str) -> str:
+    """Return an address as it was meant: without the path of one request at its end, and with a scheme."""
+    address = address.strip()
+    if "://" not in address and _HOST.match(address):
+        address = f"{'http' if _NEAR.match(address) else 'https'}://{address}"
+    head, mark, query = address.partition("?")
+    return f"{_ENDS.sub('', head)}{mark}{query}"
+
 
 class OpenAiOptions(Model):
-    """What an `openai` model is set up with; `parameters` are sent with each request unless the request has its own.
+    """What an `openai`, `anthropic` or `gemini` model is set up with; `parameters` are sent with each request unless
+    the request has its own, and `headers` and `query` beside what the wire needs.
 
     Seconds: `connect_timeout` until there is a connection; `first_token_timeout` until a stream has its first token,
     by default as long as `timeout`, for which the server may stay silent after that, and before a whole answer.
@@ -26,6 +43,10 @@ class OpenAiOptions(Model):
     model: str = Field(min_length=1)
     api_key: str | None = Field(default=None, repr=False)
     api_key_env: str | None = None
+    organization: str | None = None
+    project: str | None = None
+    headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    query: dict[str, str] = Field(default_factory=dict)
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     timeout: float = Field(default=120, gt=0, le=3600)
     connect_timeout: float = Field(default=15, gt=0, le=3600)
@@ -41,6 +62,7 @@ class OpenAiOptions(Model):
     @field_validator("base_url")
     @classmethod
     def _is_address(cls, value: str) -> str:
+        value = _mended(value)
         try:
             parts = urlsplit(value)
             port_is_right = parts.port is None or parts.port > 0
@@ -58,10 +80,31 @@ class OpenAiOptions(Model):
             raise ValueError("give api_key or api_key_env, not both")
         return self
 
-    def address(self, path: str = "chat/completions") -> str:
-        """Return the address of a part of the API, with the query of `base_url` if it has one."""
+    @field_validator("headers")
+    @classmethod
+    def _are_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _TOKEN.fullmatch(name) or name.lower() in _HTTPS_OWN:
+                raise ValueError(f"{name[:40]!r} is no header that can be set")
+            if not (text.isascii() and text.isprintable()):
+                raise ValueError(f"{name} has characters that cannot be sent; check for line ends")
+        return value
+
+    def own_headers(self) -> dict[str, str]:
+        """Return the headers that are set up beside those of the wire."""
+        about = {"OpenAI-Organization": self.organization, "OpenAI-Project": self.project}
+        return {name: value for name, value in about.items() if value} | self.headers
+
+    def address(self, path: str = "chat/completions", version: str = "") -> str:
+        """Return the address of a part of the API, with the queries of `base_url` and of `path`, and `query`. An
+        address without a `version` gets it."""
         parts = urlsplit(self.base_url)
-        return urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/{path}", parts.query, ""))
+        below, _, asked = path.partition("?")
+        base = parts.path.rstrip("/")
+        if version and not re.search(r"/v\d", base):
+            base = f"{base}/{version}"
+        queries = [one for one in (parts.query, asked, urlencode(self.query)) if one]
+        return urlunsplit((parts.scheme, parts.netloc, f"{base}/{below}", "&".join(queries), ""))
 
     def origin(self) -> str:
         """Return scheme, host and port: how messages name the server."""

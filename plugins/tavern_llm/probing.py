@@ -29,6 +29,9 @@ QUESTION = "Say hello in one short sentence."
 SECONDS = 120.0
 """How long a server may take to answer: a model on this machine may have to be loaded first."""
 
+OF_SERVERS = ("openai", "anthropic", "gemini")
+"""The adapters of this plugin that ask a server."""
+
 _NAME = re.compile(r"[\w.:/@+-]{1,100}")
 
 
@@ -66,7 +69,7 @@ class Prober:
             listed = await self._listed()
         except PluginFailure as error:
             lists_none = error.info.details.get("status") in (404, 405, 501) or "cannot do" in error.message
-            if not lists_none or not (model or self.adapter != "openai"):
+            if not lists_none or not (model or self.adapter not in OF_SERVERS):
                 raise
             return  # whether it has the model, it says when it is asked
         if model and listed and model not in listed:
@@ -103,7 +106,7 @@ class Prober:
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method of the adapter. Raises `InvalidInput` for wrong options, `PluginFailure`."""
-        options = {"model": UNKNOWN, **self.options} if self.adapter == "openai" else self.options
+        options = {"model": UNKNOWN, **self.options} if self.adapter in OF_SERVERS else self.options
         channel = Channel(self.name, "operator", 0, self.adapter, options)
         try:
             async with self.adapters.use(channel) as adapter, asyncio.timeout(SECONDS):

@@ -156,6 +156,22 @@ class LlmService(Llm):
                 session.charge.done(found.usage)
         return found.model_copy(update={"model": session.model.setup.name})
 
+    async def count_tokens(self, request: LlmRequest, *, call: CallContext | None = None) -> int | None:
+        """Return how many tokens the prompt of a request has; see `Llm.count_tokens`."""
+        call = call or system_call()
+        request = await self._before(request, call)
+        setup = self._model(request.model).setup
+        check_setup(setup, await self._adapters.infos())
+        try:
+            async with self._adapters.use(setup.channels[0]) as adapter, _deadline(_expires(call), setup.name):
+                asked = request.model_copy(update={"model": setup.name})
+                found: int = await adapter.method("count_tokens")(self._sent(asked, adapter), call)
+                return found
+        except PluginFailure as error:
+            if error.info.details.get("missing") == "count_tokens":
+                return None
+            raise
+
     async def close(self) -> None:
         """Close every open adapter."""
         await self._adapters.close()

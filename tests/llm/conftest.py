@@ -11,9 +11,13 @@ import pytest
 from helpers.wire_server import WireServer
 
 from tavern_host.contracts.blobs import Blob
+from tavern_llm.anthropic_wire import ANTHROPIC
 from tavern_llm.chat_client import ChatClient
+from tavern_llm.gemini_wire import GEMINI
 from tavern_llm.openai_options import OpenAiOptions
+from tavern_llm.wires import CHAT, Wire
 
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (CHAT, ANTHROPIC, GEMINI)}
 IMAGE = b"\x89PNG\r\n"
 
 
@@ -52,8 +56,9 @@ async def client() -> AsyncIterator[Callable[..., Awaitable[ChatClient]]]:
             return IMAGE
 
         async def make(base_url: str, **options: object) -> ChatClient:
+            wire = WIRES[str(options.pop("wire", "openai"))]
             fields = {"base_url": base_url, "model": "tiny", **options}
-            return ChatClient(OpenAiOptions.model_validate(fields), Direct(session), read)
+            return ChatClient(OpenAiOptions.model_validate(fields), Direct(session), read, wire)
 
         yield make
 

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -173,59 +174,159 @@ def page(body: str, kind: str = "application/json") -> list[bytes | None]:
     return [http(body, kind=kind, head=CLOSE)]
 
 
-# what is sent, whether the answer is asked for whole or as a stream, what is said of it, whether it may be retried
-FAILURES: list[tuple[list[bytes | None], tuple[bool, ...], str, bool]] = [
-    (refusal("400 Bad Request"), WHOLE, "refuses the request (400): no such parameter", False),
-    (refusal("404 Not Found"), WHOLE, "no such model or address; check the address and the model's name (404)", False),
-    (refusal("402 Payment Required"), WHOLE, "has no credit left (402)", False),
-    (refusal("500 Oops"), WHOLE, "has failed (500)", True),
-    ([http("{}", status="503 Unavailable", head=CLOSE)], WHOLE, "has failed (503)", True),
-    ([http('{"detail": ["odd"]}', status="422 Odd", head=CLOSE)], WHOLE, 'refuses the request (422): ["odd"]', False),
-    (refusal("401 No", f"bad key {KEY}!"), WHOLE, "refuses the API key (401): bad key ********!", False),
-    (refusal("429 Too Many", QUOTA, "Retry-After: 17\r\n"), WHOLE, "has no quota left (429)", False),
-    (refusal("307 Temporary Redirect", head=AWAY), WHOLE, "redirects elsewhere (307), which is not followed", False),
-    (page("<!DOCTYPE html><html>Welcome", "text/html"), BOTH, HTML, False),
-    (page('{"choices": ['), BOTH, "text that is not JSON", False),
-    (page(""), BOTH, "nothing where JSON was expected; is the address right", False),
-    (page("[1]"), BOTH, "JSON that is not an object", False),
-    (page("{}"), BOTH, "without choices[0].message", False),
-    (page('{"choices": "none"}'), BOTH, "without choices[0].message", False),
-    (page("[" * 100_000), BOTH, "text that is not JSON", False),
-    (page('{"error": {"message": "model is loading"}}'), BOTH, "an error: model is loading", False),
-    (page('{"error": "overloaded"}'), BOTH, "an error: overloaded", True),
-    ([EVENTS, event("a"), b'data: {"error": {"message": "no memory"}}\n\n'], STREAMED, "an error: no memory", False),
-    ([EVENTS, event("a"), b"event: error\ndata: gone\n\n"], STREAMED, "an error: gone", False),
-    ([EVENTS, event("a"), b"data: {oops\n\n"], STREAMED, "text that is not JSON", False),
-    ([EVENTS, event("a")], STREAMED, ENDED, True),
-    ([EVENTS, b""], STREAMED, ENDED, True),
-    ([CUT, event("a")], STREAMED, "broke the connection in the middle of its answer", True),
-    ([], WHOLE, "broke the connection before it answered", True),
-    ([EVENTS, event("a"), None], STREAMED, "stayed silent for 0.2 s", True),
-    ([EVENTS, b"x" * (2 << 20), None], STREAMED, "sent more than 1 MiB; the answer was cut off", False),
-    ([JSON, b"x" * (2 << 20), None], WHOLE, "sent more than 1 MiB; the answer was cut off", False),
-    ([EVENTS, *[event("a" * (1 << 19))] * 5, None], STREAMED, "sent more than 2 MiB; the answer was cut off", False),
-    ([EVENTS, *[event("a", index=n) for n in range(130)], None], STREAMED, "sent more than 128 choices", False),
-]  # fmt: skip
+@dataclass(frozen=True)
+class Form:
+    """How a wire says things: a whole answer, a piece of text in a stream, and what is said of one that is none."""
+
+    answer: str
+    begins: bytes
+    piece: Callable[[str], bytes]
+    ends: bytes
+    none: str
+    wrong: str
 
 
+def _said(**data: Any) -> bytes:
+    return f"event: {data.get('type', 'message')}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+def _block(text: str) -> bytes:
+    return _said(type="content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+
+
+def _part(text: str, **more: Any) -> bytes:
+    return _said(candidates=[{"content": {"parts": [{"text": text}]}, **more}])
+
+
+_STARTED = {"id": "m1", "usage": {"input_tokens": 3, "output_tokens": 1}}
+_BLOCK = {"type": "text", "text": ""}
+FORMS = {
+    "openai": Form(ANSWER, b"", event, event(finish_reason="stop"), "choices[0].message", '{"choices": "none"}'),
+    "anthropic": Form(
+        json.dumps({"content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}),
+        _said(type="message_start", message=_STARTED)
+        + _said(type="ping")
+        + _said(type="content_block_start", index=0, content_block=_BLOCK),
+        _block,
+        _said(type="content_block_stop", index=0)
+        + _said(type="news", of="tomorrow")
+        + _said(type="message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 4})
+        + _said(type="message_stop"),
+        "content",
+        '{"content": "none"}',
+    ),
+    "gemini": Form(
+        json.dumps({"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}]}),
+        b"",
+        _part,
+        _part("", finishReason="STOP"),
+        "candidates",
+        '{"candidates": "none"}',
+    ),
+}
+
+Row = tuple[list[bytes | None], tuple[bool, ...], str, bool]
+
+
+def failures_of(form: Form) -> list[Row]:
+    """Return what is sent, whether the answer is asked for whole or as a stream, what is said of it, and whether it may
+    be retried."""
+    a = form.begins + form.piece("a")
+    return [
+        (refusal("400 Bad Request"), WHOLE, "refuses the request (400): no such parameter", False),
+        (refusal("404 Not Found"), WHOLE, "no such model or address; check the address and the model's name", False),
+        (refusal("402 Payment Required"), WHOLE, "has no credit left (402)", False),
+        (refusal("500 Oops"), WHOLE, "has failed (500)", True),
+        (refusal("529 Overloaded", {"type": "overloaded_error", "message": "Overloaded"}), BOTH, "failed (529)", True),
+        ([http("{}", status="503 Unavailable", head=CLOSE)], WHOLE, "has failed (503)", True),
+        (
+            [http('{"detail": ["odd"]}', status="422 Odd", head=CLOSE)],
+            WHOLE,
+            'refuses the request (422): ["odd"]',
+            False,
+        ),
+        (refusal("401 No", f"bad key {KEY}!"), WHOLE, "refuses the API key (401): bad key ********!", False),
+        (refusal("429 Too Many", QUOTA, "Retry-After: 17\r\n"), WHOLE, "has no quota left (429)", False),
+        (
+            refusal("307 Temporary Redirect", head=AWAY),
+            WHOLE,
+            "redirects elsewhere (307), which is not followed",
+            False,
+        ),
+        (page("<!DOCTYPE html><html>Welcome", "text/html"), BOTH, HTML, False),
+        (page('{"choices": ['), BOTH, "text that is not JSON", False),
+        (page(""), BOTH, "nothing where JSON was expected; is the address right", False),
+        (page("[1]"), BOTH, "JSON that is not an object", False),
+        (page("{}"), BOTH, f"without {form.none}", False),
+        (page(form.wrong), BOTH, f"without {form.none}", False),
+        (page("[" * 100_000), BOTH, "text that is not JSON", False),
+        (page('{"error": {"message": "model is loading"}}'), BOTH, "an error: model is loading", False),
+        (page('{"error": "overloaded"}'), BOTH, "an error: overloaded", True),
+        ([EVENTS, a, b'data: {"error": {"message": "no memory"}}\n\n'], STREAMED, "an error: no memory", False),
+        (
+            [EVENTS, a, _said(type="error", error={"type": "overloaded_error", "message": "Full"})],
+            STREAMED,
+            "Full",
+            True,
+        ),
+        ([EVENTS, a, b"event: error\ndata: gone\n\n"], STREAMED, "an error: gone", False),
+        ([EVENTS, a, b"data: {oops\n\n"], STREAMED, "text that is not JSON", False),
+        ([EVENTS, a], STREAMED, ENDED, True),
+        ([EVENTS, b""], STREAMED, ENDED, True),
+        ([CUT, a], STREAMED, "broke the connection in the middle of its answer", True),
+        ([], WHOLE, "broke the connection before it answered", True),
+        ([EVENTS, a, None], STREAMED, "stayed silent for 0.2 s", True),
+        ([EVENTS, b"x" * (2 << 20), None], STREAMED, "sent more than 1 MiB; the answer was cut off", False),
+        ([JSON, b"x" * (2 << 20), None], WHOLE, "sent more than 1 MiB; the answer was cut off", False),
+        (
+            [EVENTS, form.begins, *[form.piece("a" * (1 << 19))] * 5, None],
+            *(STREAMED, "sent more than 2 MiB; the answer was cut off", False),
+        ),
+    ]
+
+
+MANY: list[Row] = [
+    ([EVENTS, *[event("a", index=n) for n in range(130)], None], STREAMED, "sent more than 128 choices", False)
+]
+
+
+@pytest.mark.parametrize("wire", FORMS)
 async def test_failures_say_what_is_wrong(
-    wire_server: WireServer, client: MakeClient, monkeypatch: pytest.MonkeyPatch
+    wire_server: WireServer, client: MakeClient, monkeypatch: pytest.MonkeyPatch, wire: str
 ) -> None:
     monkeypatch.setattr(tavern_llm.chat_client, "MAX_BYTES", 1 << 20)
     monkeypatch.setattr(tavern_llm.chat_client, "MAX_STREAM_BYTES", 2 << 20)
     with Failures() as failures:
-        for pieces, ways, part, retryable in FAILURES:
+        for pieces, ways, part, retryable in [*failures_of(FORMS[wire]), *(MANY if wire == "openai" else [])]:
             for is_streamed in ways:
                 with failures.row((part, is_streamed)):
                     wire_server.pieces = pieces
                     limit = {"timeout": 0.2} if "silent" in part else {}
-                    made = await client(wire_server.base_url, api_key=KEY, **limit)
+                    made = await client(wire_server.base_url, api_key=KEY, wire=wire, **limit)
                     error = await failure(collect(made, ask()) if is_streamed else made.complete(ask()))
                     assert (part in error.message, error.info.retryable) == (True, retryable), error.message
         with failures.row("nobody listens"):
-            error = await failure((await client("http://127.0.0.1:9/v1")).complete(ask()))
+            error = await failure((await client("http://127.0.0.1:9/v1", wire=wire)).complete(ask()))
             told = "the model 'tiny' at http://127.0.0.1:9 cannot be reached: Connection refused; does it run there?"
             assert (error.message, error.info.retryable) == (told, True)
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("wire", FORMS)
+async def test_a_stream_is_read_wherever_it_is_split(
+    wire_server: WireServer, client: MakeClient, wire: str, size: int
+) -> None:
+    form = FORMS[wire]
+    stream = b": hello\n\n" + form.begins + form.piece("一 ") + form.piece("two") + form.ends
+    wire_server.pieces = [EVENTS, *(stream[at : at + size] for at in range(0, len(stream), size))]
+    chunks = await collect(await client(wire_server.base_url, wire=wire), ask())
+    answer = chunks[-1].response
+    assert answer is not None
+    assert ([chunk.text for chunk in chunks[:-1]], answer.text) == (["一 ", "two"], "一 two")
+    assert answer.finish_reason == "stop"
+    wire_server.pieces = [http(form.answer, head=CLOSE)]
+    whole = await (await client(wire_server.base_url, wire=wire)).complete(ask())
+    assert (whole.text, whole.finish_reason) == ("hi", "stop")
 
 
 async def test_a_short_key_masks_no_letters_of_a_message(wire_server: WireServer, client: MakeClient) -> None:
@@ -277,7 +378,7 @@ async def test_leaving_early_closes_the_connection(wire_server: WireServer, clie
 def test_wrong_options_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TEST_LLM_KEY", raising=False)
     right = {"base_url": "http://x/v1", "model": "m"}
-    urls = ("ftp://x", "x/v1", "http://user:pass@x/v1", "http://x:99999/v1")
+    urls = ("ftp://x", "x/v1", "/v1", "http://user:pass@x/v1", "http://x:99999/v1")
     more: list[dict[str, Any]] = [{"model": ""}, {"api_key": "a", "api_key_env": "B"}, {"timeout": 0}, {"modle": "x"}]
     for wrong in [*({"base_url": url} for url in urls), *more]:
         with pytest.raises(ValidationError):

@@ -35,7 +35,7 @@ async def test_a_model_is_set_up_tried_and_forgotten_over_http(project: Path) ->
         for wrong, code, told in (
             ({"model": "tny"}, 400, "did you mean tiny?"),
             ({"key": "wrong", "model": "tiny"}, 503, "refuses the API key"),
-            ({"url": "example.com"}, 400, "`url`: must be an address"),
+            ({"url": "ftp://example.com"}, 400, "`url`: must be an address"),
             ({"url": ""}, 400, "`url` is missing"),
             ({"keyEnv": "X"}, 400, "give `key` or `keyEnv`, not both"),
             ({"name": "my model"}, 400, "is no name for a model"),

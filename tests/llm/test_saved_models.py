@@ -25,7 +25,11 @@ def project(tmp_path: Path) -> Path:
 def test_adapter_and_model_names_are_checked_when_saved(project: Path) -> None:
     with Failures() as failures:
         for key, value, told in (
-            (MODELS, {"m": {"adapter": "opnai"}}, "there is no adapter 'opnai'; there is openai, scripted"),
+            (
+                MODELS,
+                {"m": {"adapter": "opnai"}},
+                "there is no adapter 'opnai'; there is anthropic, gemini, openai, scripted",
+            ),
             (MODELS, [1], "expected an object of models by name"),
             (DEFAULT, "m", "no language model is set up; `tavern models add NAME"),
             (MODELS, {"mine": {"adapter": "scripted", "file": "replies.yaml"}}, None),

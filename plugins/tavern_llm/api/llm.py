@@ -235,6 +235,10 @@ class LlmFurtherAdapter(LlmAdapter, Protocol):
     async def list_models(self, call: CallContext) -> list[str]:
         """Return the names of the models that the server has."""
 
+    async def count_tokens(self, request: LlmRequest, call: CallContext) -> int:
+        """Return how many tokens the prompt of a request has. Raises `PluginFailure` with `missing` in its details
+        where the server counts none."""
+
 
 class LlmAdapterInfo(Model):
     """A way to reach models. `handler` is `module:Class`; the class is opened as `Class(options, context)`.
@@ -251,7 +255,7 @@ class LlmAdapterInfo(Model):
     network: bool = True
 
 
-class Llm(ServiceInterface, name="llm", version=2):
+class Llm(ServiceInterface, name="llm", version=3):
     """Sends requests to the models that are set up."""
 
     @reads
@@ -276,6 +280,11 @@ class Llm(ServiceInterface, name="llm", version=2):
         self, texts: list[str], *, model: str | None = None, call: CallContext | None = None
     ) -> LlmEmbeddings:
         """Return the vector of each text; errors as in `complete`."""
+
+    @acts("llm:complete", "Send prompts to the language models that are set up.", since=3)
+    async def count_tokens(self, request: LlmRequest, *, call: CallContext | None = None) -> int | None:
+        """Return how many tokens the prompt of a request has, as its model's server counts them; None where it counts
+        none before it answers. Errors as in `complete`."""
 
 
 LLM = ServiceKey(Llm)

@@ -177,13 +177,13 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*KEYED, "--key-env", "X"), 2, "give --key or --key-env, not both"),
     (("--url", "http://127.0.0.1:1/v1", "--key", KEY), 1, "cannot be reached: Connection refused; does it run"),
     (("--key", KEY), 2, "--url is missing: the server's address"),
-    (("--url", "example.com"), 2, "--url: must be an address such as https://api.example.com/v1"),
+    (("--url", "ftp://example.com"), 2, "--url: must be an address such as https://api.example.com/v1"),
     (("--url", "http://a:{key}@x.com"), 2, "--url: must not hold credentials; use --key or --key-env"),
     (("--url", "{root}/v2", "--key", KEY), 1, "knows no such model or address; check the address"),
     ((*KEYED, "--model", "tny"), 2, f"the server has no model 'tny' (did you mean tiny?); {LISTED}"),
     (KEYED, 2, "2 models; name one with --model: large-model, tiny"),
     (("--adapter", "scripted"), 2, "the options of the adapter 'scripted': file: field required"),
-    (("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is openai, scripted"),
+    (("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is anthropic, gemini, openai, scripted"),
 ]
 
 

@@ -33,8 +33,10 @@ export default {
       models: {
         add: "Add a model",
         addText:
-          "Any server does that speaks OpenAI's chat completions. The model is tried first, and saved only if it answers.",
+          "Any server does that speaks OpenAI's chat completions, Anthropic's Messages or Gemini's generateContent. The model is tried first, and saved only if it answers.",
         name: "Name here",
+        wire: "API of the server",
+        wireHint: "Most servers, and those on this machine, speak OpenAI's.",
         url: "Address of the server",
         key: "API key",
         keyHint: "It is stored encrypted, and never shown again. A server on this machine may need none.",
@@ -174,8 +176,11 @@ export default {
       noOptions: "{plugin} 没有设置，或不存在。",
       models: {
         add: "添加模型",
-        addText: "任何支持 OpenAI 聊天补全接口的服务器都可以。会先试用模型，有回答才保存。",
+        addText:
+          "任何支持 OpenAI 聊天补全、Anthropic Messages 或 Gemini generateContent 接口的服务器都可以。会先试用模型，有回答才保存。",
         name: "此处的名称",
+        wire: "服务器的接口",
+        wireHint: "多数服务器以及本机的服务器使用 OpenAI 的接口。",
         url: "服务器地址",
         key: "API 密钥",
         keyHint: "密钥会加密保存，不再显示。本机的服务器可能不需要密钥。",
