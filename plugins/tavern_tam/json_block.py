@@ -81,7 +81,8 @@ class JsonBlock:
     def _outcome(self, closing: str) -> Outcome:
         text = "".join(self._parts)
         outcome = Outcome(self._begin, f"{self._opening}{text}{closing}")
-        parser = NativeParser(self._options, strict=True)
+        # The end of a call in JSON that is not right may be its own: the rest of a value would be taken for text.
+        parser = NativeParser(self._options, strict=True, mends="</" not in text)
         parser.feed(text)
         events = parser.finish()
         warning = next((event.text for event in events if event.kind == "warning"), None)
@@ -94,6 +95,7 @@ class JsonBlock:
                 outcome.refuse(call, HOW_TO_WRITE)
             return outcome
         outcome.calls = [calls[0].model_copy(update={"block": self._number, "protocol": PROTOCOL})]
+        outcome.warnings = [Warn(repair, self._begin) for repair in calls[0].repairs]
         if self._element and not closing:
-            outcome.warnings = [Warn("it has no closing tag </tool_call>; it ends behind its JSON", self._begin)]
+            outcome.warnings.append(Warn("it has no closing tag </tool_call>; it ends behind its JSON", self._begin))
         return outcome

@@ -18,6 +18,7 @@ from tavern_host.contracts.documents import object_of, read_json, wire_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.wire import without_surrogates
 from tavern_tam.window import behind_blanks
+from tavern_tools.api.nearly_json import mended
 from tavern_tools.api.protocols import ParseEvent, ParserOptions
 from tavern_tools.api.toolcalls import ToolCallRequest
 
@@ -43,14 +44,17 @@ class NativeParser:
     """Reads the JSON of `tool_calls`. Never raises, whatever it is fed; what is no call is a warning.
 
     It gives nothing before `finish`: a call is whole only when the answer is. What a server adds to a call is of no
-    interest; `strict` is for JSON that a model wrote, of which all has to be understood.
+    interest; `strict` is for JSON that a model wrote, of which all has to be understood, and which is mended
+    (`nearly_json`) unless the caller knows better.
     """
 
-    def __init__(self, options: ParserOptions, *, strict: bool = False) -> None:
+    def __init__(self, options: ParserOptions, *, strict: bool = False, mends: bool = True) -> None:
         self._aliases = options.aliases
         self._strict = strict
+        self._mends = mends
         self._parts: list[str] = []
         self._warnings: list[str] = []
+        self._repairs: list[str] = []
 
     def feed(self, text: str) -> list[ParseEvent]:
         """Take more JSON: one document in pieces, or one after another."""
@@ -79,7 +83,12 @@ class NativeParser:
             try:
                 document, end = decoder.raw_decode(text, begin)
             except (ValueError, RecursionError) as error:
-                self._warnings.append(f"not JSON: {_reason(error)}")
+                found = mended(text[begin:]) if self._strict and self._mends else None
+                if found is not None:
+                    documents.append(json.loads(found[0]))
+                    self._repairs += found[1]
+                else:
+                    self._warnings.append(f"not JSON: {_reason(error)}")
                 break
             documents.append(document)
             begin = behind_blanks(text, end)
@@ -150,7 +159,7 @@ class NativeParser:
             self._warnings.append(f"{where} names no function; it is not made")
             return None
         try:
-            arguments = _arguments(call)
+            arguments, repairs = _arguments(call)
         except (ValueError, InvalidInput) as error:
             self._warnings.append(f"the arguments of {where} are not usable: {_reason(error)}; it is not made")
             return None
@@ -159,25 +168,39 @@ class NativeParser:
             arguments=arguments,
             request_id=None if call.id is None else without_surrogates(call.id),
             protocol=PROTOCOL,
+            repairs=[*self._repairs, *repairs],
         )
 
 
-def _arguments(call: _Call) -> dict[str, JsonValue]:
-    """Return a call's arguments as a JSON object. Raises `ValueError`, also for what JSON readers differ about."""
+def _arguments(call: _Call) -> tuple[dict[str, JsonValue], list[str]]:
+    """Return a call's arguments as a JSON object, and what was mended in it. Raises `ValueError`, also for what JSON
+    readers differ about."""
     text = "".join(call.texts)
     if call.objects:
         if text.strip():
             raise ValueError("they come both as an object and as text")
-        return dict(wire_json(object_of([pair for one in call.objects for pair in one.items()]), "they"))
+        return dict(wire_json(object_of([pair for one in call.objects for pair in one.items()]), "they")), []
     if not text.strip():
-        return {}
-    value: JsonValue = read_json(text, "the text")
-    json.loads(text, object_pairs_hook=object_of)
+        return {}, []
+    value, repairs = _read(text)
     if value is None:
-        return {}
+        return {}, repairs
     if not isinstance(value, dict):
         raise ValueError(f"expected an object, got {_shown(value)}")
-    return value
+    return value, repairs
+
+
+def _read(text: str) -> tuple[JsonValue, list[str]]:
+    """Return a JSON value, and what was mended in its text. Raises `InvalidInput`, `ValueError`."""
+    try:
+        value: JsonValue = read_json(text, "the text")
+    except InvalidInput:
+        found = mended(text)
+        if found is None or not found[1]:
+            raise
+        return read_json(found[0], "the text"), found[1]
+    json.loads(text, object_pairs_hook=object_of)
+    return value, []
 
 
 def _refuse_constant(name: str) -> None:

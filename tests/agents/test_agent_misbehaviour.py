@@ -42,6 +42,15 @@ async def test_half_a_call_at_the_token_limit_is_not_made(bench: AgentBench) -> 
     assert [result.status for result in (await bench.run()).tool_results] == ["done"], "the whole one before it"
 
 
+async def test_arguments_that_are_nearly_json_are_read_and_the_model_hears_of_it(bench: AgentBench) -> None:
+    model = bench.answers(said("", ("shout", "{'text': 'ale',}"), ("shout", "{'text': 'ale'")), said("Done."))
+    reply = await bench.run()
+    assert [(result.status, result.structured) for result in reply.tool_results] == [("done", "ALE")]
+    assert "Python's quotes or words were read as JSON's" in reply.tool_results[0].warnings
+    heard = [message.content for message in model.asked[-1].messages if message.role == "tool"]
+    assert "Python's quotes" in heard[0] and "The call was not made" in heard[1]
+
+
 async def test_going_round_in_circles_is_ended(bench: AgentBench) -> None:
     rows: list[tuple[list[Call], str, int]] = [
         ([SHOUT], "the same call was made 3 times in a row", 6),

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
 from tavern_host.contracts.documents import canonical, json_type, object_of
+from tavern_tools.api.nearly_json import mended
 from tavern_tools.catalog.names import normal_form, quoted
 from tavern_tools.catalog.schemas import Schema, is_too_deep
 
@@ -76,12 +77,21 @@ class Coercion:
         types = self._types[name]
         if "string" in types:
             return _choice(name, self._properties[name], value)
-        for kind in _KINDS:
-            if kind in types:
-                converted = _convert(value.strip(), kind)
-                if converted is not _MISSING:
-                    return converted, f"{name}: {quoted(value, limit=40)} became {json_type(converted)}"
+        for text, mends in _readings(value.strip(), types):
+            for kind in _KINDS:
+                if kind in types:
+                    converted = _convert(text, kind)
+                    if converted is not _MISSING:
+                        how = "".join(f"; {mend}" for mend in mends)
+                        return converted, f"{name}: {quoted(value, limit=40)} became {json_type(converted)}{how}"
         return value, None
+
+
+def _readings(text: str, types: Collection[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield a text as it is, and where a list or object is asked for as it is meant, with what was mended in it."""
+    yield text, []
+    if ("object" in types or "array" in types) and (found := mended(text)) is not None and found[1]:
+        yield found
 
 
 def _choice(name: str, part: Any, value: str) -> tuple[str, str | None]:
