@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -177,13 +178,30 @@ def _image(address: Any, kind: str, where: str) -> ChatImage:
     return ChatImage(url=address)
 
 
-def require_text(message: ChatMessage) -> str:
-    """Return the text that an agent or a workflow is given. Raises `InvalidInput` where there is none, or an image."""
+def require_text(message: ChatMessage, *, with_images: bool = False) -> str:
+    """Return the text that an agent or a workflow is given. Raises `InvalidInput` where there is none, or images that
+    are not taken."""
     if message.role != "user" or not message.content.strip():
         raise wrong("messages: the last one must be the user's, with a text", "messages")
-    if message.images:
-        raise wrong("messages: agents and workflows take texts; images and files go to language models", "messages")
+    if message.images and not with_images:
+        raise wrong("messages: a workflow takes texts; images and files go to agents and language models", "messages")
     return message.content
+
+
+def picture_of(image: ChatImage) -> tuple[str, bytes] | None:
+    """Return the media type and the bytes of an image that came with the request; None for one at an address. Raises
+    `InvalidInput` for another file than an image, and for what is no base64."""
+    address = image.url or ""
+    if not address.startswith("data:"):
+        return None
+    head, _, data = address.partition(",")
+    kind = head.removeprefix("data:").partition(";")[0]
+    if not kind.startswith("image/"):
+        raise wrong("messages: agents take images; other files go to language models", "messages")
+    try:
+        return kind, b64decode(data, validate=True)
+    except ValueError:
+        raise wrong("messages: an image is not base64", "messages") from None
 
 
 def refuse_tools(asked: Asked, what: str) -> None:

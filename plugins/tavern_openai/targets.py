@@ -12,11 +12,12 @@ from typing import Protocol
 from tavern_agents.api.agents import AGENT_RUNTIME, AgentReply, AgentRequest, AgentTrace
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.documents import LARGE_TEXT, to_thread_if_large
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.events import Event
-from tavern_llm.api.llm import LLM, LlmChunk, LlmRequest, LlmResponse, LlmUsage
+from tavern_llm.api.llm import LLM, ChatImage, ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_openai.offered import require_offered
-from tavern_openai.reading import Asked, refuse_tools, require_text
+from tavern_openai.reading import Asked, picture_of, refuse_tools, require_text
 from tavern_openai.workflows import WorkflowTarget
 
 _TRACES = "AGENT_TRACE"
@@ -80,24 +81,41 @@ class AgentTarget:
         refuse_tools(asked, what)
         self._context, self._call, self._profile = context, call, profile
         self._runtime = context.services.get(AGENT_RUNTIME)
-        *before, _ = asked.messages
+        *self._before, self._last = asked.messages
+        self._text = require_text(self._last, with_images=True)
         conversation = asked.conversation
-        if conversation is None and asked.user is not None and all(one.role != "assistant" for one in before):
+        if conversation is None and asked.user is not None and all(one.role != "assistant" for one in self._before):
             whose = json.dumps([str(call.principal), profile, asked.user])
             conversation = f"openai-{sha256(whose.encode()).hexdigest()[:32]}"
-        self._request = AgentRequest(
-            profile_id=profile, message=require_text(asked.last), conversation_id=conversation, history=before
+        self._conversation = conversation
+
+    async def _request(self) -> AgentRequest:
+        """Return the request; images that came with it are Blobs, which the conversation holds."""
+        return AgentRequest(
+            profile_id=self._profile,
+            message=self._text,
+            images=list(await self._kept(self._last)),
+            conversation_id=self._conversation,
+            history=[one.model_copy(update={"images": await self._kept(one)}) for one in self._before],
         )
 
+    async def _kept(self, message: ChatMessage) -> tuple[ChatImage, ...]:
+        found = []
+        for image in message.images:
+            picture = await to_thread_if_large(len(image.url or "") > LARGE_TEXT, picture_of, image)
+            kept = None if picture is None else await self._context.blobs.put(picture[1], picture[0])
+            found.append(image if kept is None else ChatImage(blob=kept))
+        return tuple(found)
+
     async def whole(self) -> LlmResponse:
-        return self._answer(await self._runtime.run(self._request, call=self._call))
+        return self._answer(await self._runtime.run(await self._request(), call=self._call))
 
     async def stream(self) -> AsyncIterator[LlmChunk]:
         traces = self._context.events.subscribe(_TRACES)
         waiting: asyncio.Task[AgentReply] | None = None
         run_id = ""
         try:
-            run_id = (await self._runtime.start(self._request, call=self._call)).id
+            run_id = (await self._runtime.start(await self._request(), call=self._call)).id
             waiting = asyncio.create_task(self._runtime.wait(run_id), name=f"wait for {run_id}")
             waiting.add_done_callback(lambda _: asyncio.ensure_future(traces.close()))
             said = ""

@@ -144,6 +144,26 @@ async def test_the_conversation_of_an_agent_is_the_clients_or_a_named_one(bench:
     assert (await bench.histories.get_history("c1")).id == "c1"
 
 
+async def test_an_agent_sees_the_images_of_messages(bench: AgentBench, web: HttpClient) -> None:
+    model = bench.model(lambda request: said("A dot."))
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0K"}}
+    shown = [{"type": "text", "text": "What is this?"}, picture]
+    messages = [
+        *({"role": "user", "content": shown}, {"role": "assistant", "content": "A dot."}),
+        {"role": "user", "content": [*shown, {"type": "image_url", "image_url": {"url": "https://x.example/y.png"}}]},
+    ]
+    answer = await web.post(CHAT, json={"model": "agent/keeper", "messages": messages})
+    assert answer.status == 200, await answer.text()
+    first, _, last = model.asked[0].messages
+    assert [image.blob.media_type for image in first.images if image.blob] == ["image/png"]
+    assert (first.images[0], last.images[1].url) == (last.images[0], "https://x.example/y.png")
+    for wrong in ("data:image/png;base64,?", "data:application/pdf;base64,AAAA"):
+        part = {"type": "file", "file": {"file_data": wrong}} if "pdf" in wrong else {**picture, "image_url": wrong}
+        refused = [{"role": "user", "content": [*shown, part]}]
+        answer = await web.post(CHAT, json={"model": "agent/keeper", "messages": refused})
+        assert (answer.status, (await answer.json())["error"]["param"]) == (400, "messages")
+
+
 async def test_a_workflow_answers_whole_and_as_it_comes(bench: AgentBench, web: HttpClient) -> None:
     whole = await ask(web, "workflow/shouted", "hey")
     assert whole["choices"][0]["message"]["content"] == "HEY"
