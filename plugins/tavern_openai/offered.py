@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import NotFound
 from tavern_llm.api.llm import LLM
@@ -35,6 +38,15 @@ async def require_offered(context: PluginContext, model: str) -> tuple[str, str]
     if not _is_offered(f"{kind}:{name}", await context.services.get(MCP_SERVERS).offer()):
         raise NotFound(f"no model {model!r:.300} is offered; GET /v1/models lists those that are", model=model)
     return kind, name
+
+
+@contextmanager
+def naming(model: str) -> Iterator[None]:
+    """Let `NotFound` inside say which model is meant: one that is offered by a pattern need not be there."""
+    try:
+        yield
+    except NotFound as error:
+        raise NotFound(error.message, model=model) from None
 
 
 def _is_offered(id: str, patterns: list[str]) -> bool:

@@ -163,13 +163,19 @@ def _chunks(step: AgentTrace, said: str) -> list[LlmChunk]:
         return [LlmChunk(restarted=str(restarted)) if restarted else LlmChunk(text=step.text)]
     if step.kind == "thinking" and said:
         return [LlmChunk(text="\n\n")]
-    if step.kind in ("thought", "awaiting_approval"):
-        return [LlmChunk(reasoning=f"{step.text}\n")]
-    return []
+    if _is_said(step, said):
+        return [LlmChunk(text=step.text)]
+    is_thought = step.kind == "awaiting_approval" or step.data.get("isReasoning")
+    return [LlmChunk(reasoning=f"{step.text}\n")] if is_thought else []
 
 
 def _said(step: AgentTrace, said: str) -> str:
     """Return what the agent has said since it began to deliberate, after a step."""
     if step.kind == "thinking" or step.data.get("restarted"):
         return ""
-    return said + step.text if step.kind == "fragment" else said
+    return said + step.text if step.kind == "fragment" or _is_said(step, said) else said
+
+
+def _is_said(step: AgentTrace, said: str) -> bool:
+    """Return whether a step is what an agent says beside its calls, of which no piece came before."""
+    return step.kind == "thought" and not step.data.get("isReasoning") and not said

@@ -15,7 +15,7 @@ from tavern_llm.api.llm import LLM
 from tavern_openai.api.requests import ChatBody, EmbeddingsBody, ResponsesBody
 from tavern_openai.chat import chat_answer, chat_events
 from tavern_openai.errors import wrong
-from tavern_openai.offered import offered, require_offered
+from tavern_openai.offered import naming, offered, require_offered
 from tavern_openai.reading import read_chat
 from tavern_openai.responses import read_responses, response_answer, response_events
 from tavern_openai.streaming import begun
@@ -46,11 +46,13 @@ async def chat(request: HttpRequest, context: PluginContext) -> Answer:
     asked = await to_thread_if_large(request.is_large, read_chat, body)
     target = await target_of(asked, context, request.call)
     if not body.stream:
-        answer = await target.whole()
+        with naming(body.model):
+            answer = await target.whole()
         return await answer_with(lambda: chat_answer(answer, body.model), is_large=len(answer.text) > 1 << 16)
     if asked.parameters.get("n") not in (None, 1):
         raise wrong("n: a stream has one choice", "n")
-    chunks = await begun(target.stream(), context)
+    with naming(body.model):
+        chunks = await begun(target.stream(), context)
     usage = body.stream_options is not None and body.stream_options.include_usage
     return _closing(chat_events(chunks, body.model, include_usage=usage), chunks)
 
@@ -61,9 +63,11 @@ async def respond(request: HttpRequest, context: PluginContext) -> Answer:
     asked = await to_thread_if_large(request.is_large, read_responses, body)
     target = await target_of(asked, context, request.call)
     if not body.stream:
-        answer = await target.whole()
+        with naming(body.model):
+            answer = await target.whole()
         return await answer_with(lambda: response_answer(answer, body), is_large=len(answer.text) > 1 << 16)
-    chunks = await begun(target.stream(), context)
+    with naming(body.model):
+        chunks = await begun(target.stream(), context)
     return _closing(response_events(chunks, body), chunks)
 
 

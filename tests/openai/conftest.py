@@ -12,9 +12,18 @@ from helpers.workflow_documents import function
 
 from tavern_host.projects import Folders
 from tavern_host.testing.http import HttpClient, served
-from tests.agents.agent_bench import AgentBench, agent, agent_bench
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, thinking
 
-OFFER = ["agent:keeper", "workflow:shouted", "workflow:counted", "model:m"]
+OFFER = [
+    "agent:keeper",
+    "agent:slow",
+    "agent:ghost*",
+    "workflow:ghost*",
+    "model:ghost*",
+    "workflow:shouted",
+    "workflow:counted",
+    "model:m",
+]
 LOUD = ("in.message > up.text", "up.text > out.response")
 THINK = ("in.messages > llm.messages", "llm.chunks > parse.chunks", "parse.response > out.response")
 SETTINGS = {
@@ -28,6 +37,8 @@ def prepare(project: Any) -> None:
     """Write an agent and two workflows; the agent `hidden` is not offered."""
     project.write("agents/keeper.json", agent("keeper", "shout"))
     project.write("agents/hidden.json", agent("hidden"))
+    project.write("agents/slow.json", agent("slow", "shout") | {"core_deliberation_workflow_id": "whole"})
+    project.write("workflows/whole.json", thinking())
     loud = function("Loud", {"up": "core:UpperCase"}, *LOUD, takes={"message": "STRING"}, gives={"response": "STRING"})
     project.write("workflows/shouted.json", loud)
     counts = {"list": {"type": "core:ListToStream", "inputValues": {"items": ["one ", "two ", "three"]}}}

@@ -52,10 +52,16 @@ def text_of(sent: list[Any]) -> str:
 
 async def test_what_is_offered_is_listed_and_nothing_else_is_found(bench: AgentBench, web: HttpClient) -> None:
     listed = await (await web.get("/v1/models")).json()
-    assert [one["id"] for one in listed["data"]] == ["agent/keeper", "workflow/counted", "workflow/shouted", "m"]
+    assert [one["id"] for one in listed["data"]] == [
+        "agent/keeper",
+        "agent/slow",
+        "workflow/counted",
+        "workflow/shouted",
+        "m",
+    ]
     for name in ("m", "agent/keeper", "agent%2Fkeeper"):
         assert (await (await web.get(f"/v1/models/{name}")).json())["object"] == "model", name
-    for name in ("agent/hidden", "workflow/think", "n", "agent/nobody"):
+    for name in ("agent/hidden", "workflow/think", "n", "agent/nobody", "agent/ghost", "workflow/ghost", "ghost"):
         answer = await web.post(CHAT, json=asking(name))
         error = (await answer.json())["error"]
         assert (answer.status, error["code"], error["param"]) == (404, "model_not_found", "model"), name
@@ -110,14 +116,16 @@ async def test_an_agent_answers_with_its_own_tools(bench: AgentBench, web: HttpC
         is_done = any(message.role == "tool" for message in request.messages)
         return said("It said HEY.") if is_done else said("Let me shout. ", ("shout", {"text": "hey"}))
 
-    bench.model(say)
+    bench.model(say).pieces = 9
     whole = await ask(web, "agent/keeper", "Shout.")
     assert (whole["choices"][0]["message"]["content"], whole["usage"]["total_tokens"]) == ("It said HEY.", 30)
     run = (await bench.runtime.runs(AgentRunFilter(limit=1)))[0]
     assert (whole["id"], whole["model"]) == (run.id, "agent/keeper")
-    sent = await streamed(web, "agent/keeper", "Shout.")
-    assert text_of(sent) == "Let me shout. \n\nIt said HEY."
-    assert sent[-1] == "[DONE]"
+    for profile in ("keeper", "slow"):  # which says nothing before it has said all
+        sent = await streamed(web, f"agent/{profile}", "Shout.")
+        assert " ".join(text_of(sent).split()) == "Let me shout. It said HEY."
+        assert sent[-1] == "[DONE]"
+        assert not any("reasoning_content" in choice["delta"] for one in sent[:-1] for choice in one["choices"])
 
 
 async def test_the_conversation_of_an_agent_is_the_clients_or_a_named_one(bench: AgentBench, web: HttpClient) -> None:
@@ -317,7 +325,7 @@ async def test_the_work_ends_when_the_client_is_gone(bench: AgentBench, web: Htt
 async def test_other_projects_are_reached_by_their_path(bench: AgentBench, web: HttpClient) -> None:
     project = bench.host.project.id
     listed = await web.get(f"/projects/{project}/v1/models")
-    assert len((await listed.json())["data"]) == 4
+    assert len((await listed.json())["data"]) == 5
 
 
 SHAPES: list[tuple[str, dict[str, Any], Callable[[Any], bool]]] = [
