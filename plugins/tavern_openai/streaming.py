@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from tavern_host.context import PluginContext
 from tavern_llm.api.llm import LlmCallFragment, LlmChunk, LlmResponse
@@ -13,6 +13,12 @@ ALIVE = 10.0
 """Seconds after which a client that nothing came for is sent a sign of life."""
 
 _MOST = 64
+_STALLED = 300.0
+"""Seconds after which the work for a client that takes nothing more of its answer ends."""
+
+
+class _Stalled(Exception):
+    """Nobody takes more of an answer."""
 
 
 async def begun(chunks: AsyncIterator[LlmChunk], context: PluginContext) -> AsyncGenerator[LlmChunk | None]:
@@ -57,14 +63,27 @@ async def _passed(chunks: AsyncIterator[LlmChunk], context: PluginContext) -> As
     begins and ends."""
     come: asyncio.Queue[LlmChunk | Exception | None] = asyncio.Queue(_MOST)
 
-    async def take() -> None:
+    async def give(one: LlmChunk | Exception | None) -> None:
         try:
-            async with aclosing(chunks):  # type: ignore[type-var]
-                async for chunk in chunks:
-                    await come.put(chunk)
-        except Exception as error:
-            await come.put(error)
-        await come.put(None)
+            async with asyncio.timeout(_STALLED):
+                await come.put(one)
+        except TimeoutError:
+            raise _Stalled from None
+
+    async def answer() -> None:
+        async with aclosing(chunks):  # type: ignore[type-var]
+            async for chunk in chunks:
+                await give(chunk)
+
+    async def take() -> None:
+        with suppress(_Stalled):
+            try:
+                await answer()
+            except _Stalled:
+                raise
+            except Exception as error:
+                await give(error)
+            await give(None)
 
     taking = context.tasks.spawn(take(), name="answer a client of OpenAI's API")
     try:

@@ -108,7 +108,12 @@ class AgentTarget:
         return tuple(found)
 
     async def whole(self) -> LlmResponse:
-        return self._answer(await self._runtime.run(await self._request(), call=self._call))
+        run_id = (await self._runtime.start(await self._request(), call=self._call)).id
+        try:
+            return self._answer(await self._runtime.wait(run_id))
+        except asyncio.CancelledError:
+            await self._left(run_id)
+            raise
 
     async def stream(self) -> AsyncIterator[LlmChunk]:
         traces = self._context.events.subscribe(_TRACES)
@@ -139,8 +144,12 @@ class AgentTarget:
             if waiting is not None and not waiting.done():
                 waiting.cancel()
                 await asyncio.wait([waiting])
-                if not self._context.is_stopping():  # else the next host resumes it
-                    await self._runtime.interrupt(run_id, call=self._call)
+                await self._left(run_id)
+
+    async def _left(self, run_id: str) -> None:
+        """End a run that nobody waits for any more; one that the end of the host cuts off is left to the next."""
+        if not self._context.is_draining():
+            await self._runtime.interrupt(run_id, call=self._call)
 
     def _answer(self, reply: AgentReply) -> LlmResponse:
         """Return a reply as an answer. Raises `PluginFailure` where there is none."""

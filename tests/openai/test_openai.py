@@ -6,6 +6,7 @@ import asyncio
 import base64
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,11 @@ from helpers.waiting import until
 
 from tavern_agents.api.agents import AgentRunFilter
 from tavern_host.contracts.accounts import ACCOUNTS
-from tavern_host.testing.http import HttpClient
+from tavern_host.projects import Folders
+from tavern_host.testing.http import TOKEN, HttpClient, served
 from tavern_llm.api.llm import LlmRequest, LlmResponse
-from tests.agents.agent_bench import AgentBench
-from tests.openai.conftest import events
+from tests.agents.agent_bench import AgentBench, agent_bench
+from tests.openai.conftest import SETTINGS, events, prepare
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -320,6 +322,40 @@ async def test_the_work_ends_when_the_client_is_gone(bench: AgentBench, web: Htt
         return (await bench.runtime.runs(AgentRunFilter(limit=1)))[0].status == "interrupted"
 
     await until(status)
+
+
+async def test_a_stream_that_is_left_ends_the_work(bench: AgentBench, web: HttpClient) -> None:
+    model = bench.answers(said("One two three four five six.", ("shout", {"text": "hey"})))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    body = asking("agent/keeper", stream=True)
+    async with web.client.post(CHAT, json=body, headers=headers) as answer:
+        model.gate = asyncio.Event()  # the second deliberation waits for it
+        while b"two" not in await answer.content.readline():
+            pass
+        answer.close()
+
+    async def status() -> bool:
+        return (await bench.runtime.runs(AgentRunFilter(limit=1)))[0].status == "interrupted"
+
+    await until(status)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_run_that_a_stopping_server_cuts_off_is_left_to_the_next(tmp_path: Path, stream: bool) -> None:
+    folders = Folders(tmp_path / "config", tmp_path / "state", tmp_path / "data")
+    options: dict[str, Any] = {"settings": SETTINGS, "serving": True, "folders": folders}
+    async with agent_bench(tmp_path, prepare, **options) as first:
+        async with served(first.host) as site:
+            model = first.answers(said("Too late."))
+            model.gate = asyncio.Event()
+            asked = asyncio.create_task(site.post(CHAT, json=asking("agent/keeper", stream=stream)))
+            await until(lambda: model.asked)
+            first.host.begin_draining()
+            asked.cancel()
+        run = (await first.runtime.runs(AgentRunFilter(limit=1)))[0]
+        assert run.status == "running"
+    async with agent_bench(tmp_path, prepare, lambda request: said("Here it is."), **options) as second:
+        assert (await second.ended(run.id)).text == "Here it is."
 
 
 async def test_other_projects_are_reached_by_their_path(bench: AgentBench, web: HttpClient) -> None:
