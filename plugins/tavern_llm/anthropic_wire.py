@@ -35,6 +35,7 @@ _REASONS = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
+_OF_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking"}
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MARK = {"type": "ephemeral"}
 _BEGINS = "(The conversation begins.)"
@@ -298,10 +299,13 @@ class AnthropicReader(PartsReader):
         return []
 
     def _more(self, index: Any, delta: Any) -> list[LlmChunk]:
-        block = self._blocks.get(index) if isinstance(index, int) else None
-        if block is None or not isinstance(delta, dict):
+        if not isinstance(delta, dict) or not isinstance(index, int):
             return []
         kind = delta.get("type")
+        if index not in self._blocks and kind in _OF_DELTAS:  # some servers do not say that a block begins
+            self._start(index, {"type": _OF_DELTAS[kind]})
+        if (block := self._blocks.get(index)) is None:
+            return []
         if kind == "text_delta":
             return self.say(delta.get("text"))
         if kind == "thinking_delta" and isinstance(piece := delta.get("thinking"), str):

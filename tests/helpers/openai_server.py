@@ -41,8 +41,8 @@ class OpenAiServer:
             return json.load(response)
 
 
-def answer(name: str, *, said: list[str], content: str, **response: Any) -> dict[str, Any]:
-    """Return one answer of the server: given when each text of `said` occurs in some message.
+def answer(name: str, *, said: list[str], content: str, provider: str = "openai", **response: Any) -> dict[str, Any]:
+    """Return one answer of the server in the wire of a `provider`: given when each text of `said` is in some message.
 
     Of several that fit, the one that asks for more is given, so an answer that also wants the words of an
     observation comes after one that does not. Upper and lower case are the same. More of the `response`:
@@ -51,7 +51,7 @@ def answer(name: str, *, said: list[str], content: str, **response: Any) -> dict
     messages = [{"content": {"contains": text}} for text in said]
     return {
         "name": name,
-        "match": {"provider": "openai", "messages": messages},
+        "match": {"provider": provider, "messages": messages},
         "response": {"content": content, "stream_chunk_delay_ms": 0, **response},
     }
 

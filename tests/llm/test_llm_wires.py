@@ -140,13 +140,14 @@ async def test_anthropics_answers_are_read_block_by_block(wire_server: WireServe
         {"type": "content_block_delta", "index": 4, "delta": {"type": "input_json_delta", "partial_json": '{"at":'}},
         {"type": "content_block_delta", "index": 3, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
         {"type": "content_block_delta", "index": 4, "delta": {"type": "input_json_delta", "partial_json": "1}"}},
-        {"type": "content_block_delta", "index": 9, "delta": {"type": "text_delta", "text": "nowhere"}},
+        {"type": "content_block_delta", "index": 9, "delta": {"type": "input_json_delta", "partial_json": "{"}},
+        {"type": "content_block_delta", "index": 5, "delta": {"type": "text_delta", "text": " Now."}},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 20}},
         {"type": "message_stop"},
     )
     answer = await answered(wire_server, client, "anthropic", *said)
     assert (answer.text, answer.reasoning, answer.finish_reason, answer.response_id) == (
-        *("I look.", "Hm."),
+        *("I look. Now.", "Hm."),
         *("tool_calls", "m1"),
     )
     assert answer.tool_calls == [
