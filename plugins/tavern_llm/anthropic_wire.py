@@ -24,7 +24,8 @@ THOUGHTS = "thinking_blocks"
 MOST_TOKENS = 8192
 """How long an answer may be where nobody says: the wire has to be told."""
 
-_SAME = ("temperature", "top_p", "top_k", "thinking", "metadata", "service_tier", "output_config")
+_OPTIONAL = ("temperature", "top_p", "top_k")
+_SAME = (*_OPTIONAL, "thinking", "metadata", "service_tier", "output_config")
 _TAKEN = frozenset({*_SAME, "max_tokens", "max_completion_tokens", "stop", "parallel_tool_calls", "response_format"})
 _REASONS = {
     "end_turn": "stop",
@@ -66,6 +67,7 @@ class AnthropicWire:
     ) -> dict[str, Any]:
         asked: dict[str, Any] = {**parameters, **request.parameters}
         check_parameters(asked)
+        asked = {key: value for key, value in asked.items() if key not in dialect.omitted}
         body: dict[str, Any] = {"model": model, **{key: asked[key] for key in _SAME if asked.get(key) is not None}}
         body["max_tokens"] = asked.get("max_tokens") or asked.get("max_completion_tokens") or MOST_TOKENS
         if stop := asked.get("stop"):
@@ -101,13 +103,16 @@ class AnthropicWire:
         for shape, applies, pattern in rows:
             if applies and shape not in dialect.shapes and re.search(pattern, said, re.IGNORECASE):
                 return Dialect(dialect.omitted, dialect.shapes | {shape})
+        for name in _OPTIONAL:  # which newer models refuse
+            if name in body and re.search(rf"\b{name}\b", said):
+                return Dialect(dialect.omitted | {name}, dialect.shapes)
         return None
 
     def notices(self, dialect: Dialect, request: LlmRequest, parameters: Mapping[str, JsonValue]) -> list[str]:
         schema = request.response_schema
         in_prompt = schema is not None and (not is_strict(schema) or "schema_in_prompt" in dialect.shapes)
         found = ["the model read the response schema in the system message"] if in_prompt else []
-        return found + left_out({**parameters, **request.parameters}, _TAKEN)
+        return found + left_out({**parameters, **request.parameters}, _TAKEN - dialect.omitted)
 
     def reader(self, model: str) -> Reader:
         return AnthropicReader(model)

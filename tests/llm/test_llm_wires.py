@@ -250,9 +250,10 @@ async def test_geminis_answers_are_read_part_by_part(wire_server: WireServer, cl
 
 async def test_what_a_server_does_not_take_is_sent_otherwise(wire_server: WireServer, client: MakeClient) -> None:
     ask = [ChatMessage(role="user", content="?")]
-    request = LlmRequest(messages=ask, tools=TOOLS, response_schema=STRICT)
+    request = LlmRequest(messages=ask, tools=TOOLS, response_schema=STRICT, parameters={"temperature": 1})
     rows: list[tuple[str, str, Callable[[dict[str, Any]], Any]]] = [
         ("anthropic", "output_config: unknown field", lambda body: "output_config" in body),
+        ("anthropic", "`temperature` is deprecated for this model", lambda body: "temperature" in body),
         ("anthropic", "cache_control is not supported", lambda body: "cache_control" in json.dumps(body)),
         ("gemini", 'Unknown name "parametersJsonSchema"', lambda body: "JsonSchema" in json.dumps(body)),
     ]
