@@ -1,5 +1,5 @@
-"""The `llm` service with its adapters `openai`, `anthropic`, `gemini` and `scripted`, the node `core:LlmApiRequest`,
-and `tavern models`.
+"""The `llm` service with its adapters (`openai`, `openai-responses`, `anthropic`, `gemini`, `scripted`), the node
+`core:LlmApiRequest`, and `tavern models`.
 
 Which models there are is a setting; this plugin holds no prompts and no conversation.
 """
@@ -34,6 +34,12 @@ def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
             name="openai",
             handler="tavern_llm.openai:OpenAiAdapter",
             description="Any server that speaks OpenAI's chat completions over HTTP.",
+            network=True,
+        ),
+        LlmAdapterInfo(
+            name="openai-responses",
+            handler="tavern_llm.openai:ResponsesAdapter",
+            description="Any server that speaks OpenAI's Responses over HTTP.",
             network=True,
         ),
         LlmAdapterInfo(

@@ -1,5 +1,5 @@
-"""The adapters `openai`, `anthropic` and `gemini`: a model of a server that speaks OpenAI's chat completions,
-Anthropic's Messages or Gemini's generateContent."""
+"""The adapters `openai`, `openai-responses`, `anthropic` and `gemini`: a model of a server that speaks OpenAI's chat
+completions or Responses, Anthropic's Messages or Gemini's generateContent."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tavern_llm.chat_client import ChatClient
 from tavern_llm.gemini_wire import GEMINI
 from tavern_llm.openai_options import OpenAiOptions
 from tavern_llm.options import options_problem
+from tavern_llm.responses_wire import RESPONSES
 from tavern_llm.wires import CHAT, Wire
 
 
@@ -32,6 +33,12 @@ class OpenAiAdapter(ChatClient):
 
     async def close(self) -> None:
         """Hold nothing: the session is the plugin's."""
+
+
+class ResponsesAdapter(OpenAiAdapter):
+    """One model of one server that speaks OpenAI's Responses."""
+
+    WIRE = RESPONSES
 
 
 class AnthropicAdapter(OpenAiAdapter):

@@ -29,7 +29,7 @@ QUESTION = "Say hello in one short sentence."
 SECONDS = 120.0
 """How long a server may take to answer: a model on this machine may have to be loaded first."""
 
-OF_SERVERS = ("openai", "anthropic", "gemini")
+OF_SERVERS = ("openai", "openai-responses", "anthropic", "gemini")
 """The adapters of this plugin that ask a server."""
 
 _NAME = re.compile(r"[\w.:/@+-]{1,100}")
@@ -136,7 +136,7 @@ async def probing(
     `Conflict` where the operator has a model of this name that is not to be replaced."""
     if key and key_env:
         raise InvalidInput(f"give {words['key']} or {words['key_env']}, not both")
-    if not url and adapter == "openai":
+    if not url and adapter.startswith("openai"):
         raise InvalidInput(f"{words['url']} is missing: the server's address, such as https://api.example.com/v1")
     options: dict[str, JsonValue] = {"base_url": url, "api_key": key, "api_key_env": key_env}
     prober = Prober(context, name, adapter, {option: value for option, value in options.items() if value}, words)

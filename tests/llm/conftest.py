@@ -15,9 +15,10 @@ from tavern_llm.anthropic_wire import ANTHROPIC
 from tavern_llm.chat_client import ChatClient
 from tavern_llm.gemini_wire import GEMINI
 from tavern_llm.openai_options import OpenAiOptions
+from tavern_llm.responses_wire import RESPONSES
 from tavern_llm.wires import CHAT, Wire
 
-WIRES: dict[str, Wire] = {wire.name: wire for wire in (CHAT, ANTHROPIC, GEMINI)}
+WIRES: dict[str, Wire] = {wire.name: wire for wire in (CHAT, RESPONSES, ANTHROPIC, GEMINI)}
 IMAGE = b"\x89PNG\r\n"
 
 

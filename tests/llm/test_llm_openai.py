@@ -202,6 +202,14 @@ _STARTED = {"id": "m1", "usage": {"input_tokens": 3, "output_tokens": 1}}
 _BLOCK = {"type": "text", "text": ""}
 FORMS = {
     "openai": Form(ANSWER, b"", event, event(finish_reason="stop"), "choices[0].message", '{"choices": "none"}'),
+    "openai-responses": Form(
+        json.dumps({"status": "completed", "output": [{"type": "message", "content": [{"text": "hi"}]}]}),
+        _said(type="response.created", response={"status": "in_progress"}),
+        lambda text: _said(type="response.output_text.delta", output_index=0, delta=text),
+        _said(type="response.news") + _said(type="response.completed", response={"status": "completed"}),
+        "output",
+        '{"output": "none"}',
+    ),
     "anthropic": Form(
         json.dumps({"content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn"}),
         _said(type="message_start", message=_STARTED)

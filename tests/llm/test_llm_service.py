@@ -269,7 +269,7 @@ async def test_another_plugins_adapter_can_be_used(
 
             await host.revoke("acme")
             assert [model.name for model in await llm.models()] == ["twice"]
-            gone = "there is no adapter 'parrot'; there is anthropic, gemini, openai, scripted"
+            gone = "there is no adapter 'parrot'; there is anthropic, gemini, openai, openai-responses, scripted"
             await refused([(llm.complete(ask("polly", "m")), Misconfigured, gone)])
     assert "cannot reach it with ********" in caplog.text
     assert "sk-very-secret" not in caplog.text

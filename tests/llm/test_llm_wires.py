@@ -172,6 +172,84 @@ async def test_anthropics_answers_are_read_block_by_block(wire_server: WireServe
         assert (cut.finish_reason, cut.tool_calls[0].arguments) == (expected, "" if reason == "max_tokens" else "{}")
 
 
+async def test_what_openais_responses_are_sent(wire_server: WireServer, client: MakeClient) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    wire_server.pieces = [http(json.dumps({"status": "completed", "output": []}), head=CLOSE)]
+    made = await client(wire_server.base_url, wire="openai-responses", api_key="key-1")
+    parameters: dict[str, Any] = {"max_tokens": 9, "reasoning_effort": "low", "stop": "END"}
+    request = LlmRequest(
+        messages=conversation({"reasoning_items": [thought]}),
+        tools=TOOLS,
+        tool_choice="look",
+        response_schema=STRICT,
+        parameters=parameters,
+    )
+    assert (await made.complete(request)).notices == ["the server does not take stop"]
+    head = wire_server.requests[0].partition(b"\r\n\r\n")[0]
+    assert head.startswith(b"POST /v1/responses HTTP/1.1") and b"Authorization: Bearer key-1" in head
+    call = {"type": "function_call", "name": "look"}
+    assert wire_server.body() == {
+        "model": "tiny",
+        "max_output_tokens": 9,
+        "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "json_schema", "name": "answer", "schema": STRICT, "strict": True}},
+        "tools": [{"type": "function", "name": "look", "description": "L", "parameters": LOOK, "strict": False}],
+        "tool_choice": {"type": "function", "name": "look"},
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "stream": False,
+        "input": [
+            {"role": "system", "content": "Be short."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "Look."},
+                    {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0K", "detail": "auto"},
+                    {"type": "input_file", "filename": "file.pdf", "file_data": PDF.url},
+                ],
+            },
+            thought,
+            {"role": "assistant", "content": "I look."},
+            {**call, "call_id": "c1", "arguments": '{"at": "sky"}'},
+            {**call, "call_id": "c:2", "arguments": "{oops"},
+            {"type": "function_call_output", "call_id": "c1", "output": "blue"},
+            {"type": "function_call_output", "call_id": "c:2", "output": '{"no": 1}'},
+            {"role": "user", "content": "And?"},
+        ],
+    }
+
+
+async def test_openais_responses_are_read_item_by_item(wire_server: WireServer, client: MakeClient) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    call = {"type": "function_call", "name": "look", "arguments": ""}
+    used: dict[str, Any] = {"input_tokens": 9, "output_tokens": 8, "input_tokens_details": {"cached_tokens": 4}}
+    used |= {"output_tokens_details": {"reasoning_tokens": 6}}
+    said: tuple[dict[str, Any], ...] = (
+        {"type": "response.output_item.added", "output_index": 0, "item": thought},
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": "Hm."},
+        {"type": "response.output_item.done", "output_index": 0, "item": {**thought, "encrypted_content": "x"}},
+        {"type": "response.output_text.delta", "output_index": 1, "delta": "I look."},
+        {"type": "response.output_item.added", "output_index": 2, "item": {**call, "call_id": "c1"}},
+        {"type": "response.output_item.added", "output_index": 3, "item": {**call, "call_id": "c2"}},
+        {"type": "response.function_call_arguments.delta", "output_index": 3, "delta": '{"at":1}'},
+        {"type": "response.output_item.done", "output_index": 2, "item": {**call, "arguments": "{}"}},
+        {"type": "response.completed", "response": {"id": "r1", "status": "completed", "usage": used}},
+    )
+    answer = await answered(wire_server, client, "openai-responses", *said)
+    assert (answer.text, answer.reasoning, answer.finish_reason) == ("I look.", "Hm.", "tool_calls")
+    assert [(one.id, one.arguments) for one in answer.tool_calls] == [("c1", "{}"), ("c2", '{"at":1}')]
+    assert answer.extra == {"reasoning_items": [{**thought, "encrypted_content": "x"}]}
+    assert answer.usage == LlmUsage(prompt_tokens=9, cached_tokens=4, completion_tokens=8, reasoning_tokens=6)
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    ended = {"type": "response.incomplete", "response": cut}
+    short = await answered(wire_server, client, "openai-responses", *said[:5], ended)
+    assert (short.finish_reason, short.tool_calls[0].arguments) == ("length", "")
+    failed = {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "Later."}}
+    with pytest.raises(PluginFailure, match="Later") as caught:
+        await answered(wire_server, client, "openai-responses", {"type": "response.failed", "response": failed})
+    assert caught.value.info.details["status"] == 429
+
+
 async def test_what_gemini_is_sent(wire_server: WireServer, client: MakeClient) -> None:
     said = {"candidates": [{"content": {"parts": [{"text": "{}"}]}, "finishReason": "STOP"}]}
     wire_server.pieces = [http(json.dumps(said), head=CLOSE)]

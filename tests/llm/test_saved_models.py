@@ -28,7 +28,7 @@ def test_adapter_and_model_names_are_checked_when_saved(project: Path) -> None:
             (
                 MODELS,
                 {"m": {"adapter": "opnai"}},
-                "there is no adapter 'opnai'; there is anthropic, gemini, openai, scripted",
+                "there is no adapter 'opnai'; there is anthropic, gemini, openai, openai-responses, scripted",
             ),
             (MODELS, [1], "expected an object of models by name"),
             (DEFAULT, "m", "no language model is set up; `tavern models add NAME"),

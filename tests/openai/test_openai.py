@@ -18,7 +18,8 @@ from tavern_agents.api.agents import AgentRunFilter
 from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.projects import Folders
 from tavern_host.testing.http import TOKEN, HttpClient, served
-from tavern_llm.api.llm import LlmRequest, LlmResponse
+from tavern_llm.api.llm import ChatMessage, LlmRequest, LlmResponse
+from tavern_llm.openai import OpenAiAdapter, ResponsesAdapter
 from tests.agents.agent_bench import AgentBench, agent_bench
 from tests.openai.conftest import SETTINGS, events, prepare
 
@@ -208,6 +209,19 @@ async def test_responses_are_the_same_answers_in_another_form(bench: AgentBench,
     assert [item["type"] for item in sent[-1]["response"]["output"]] == ["message", "function_call"]
     refused = await web.post("/v1/responses", json={**asked, "previous_response_id": "r"})
     assert ((await refused.json())["error"]["param"], refused.status) == ("previous_response_id", 400)
+
+
+async def test_a_host_can_be_the_server_of_another(bench: AgentBench, web: HttpClient) -> None:
+    url, context = f"http://127.0.0.1:{web.port}/v1", bench.host._manager.active["tavern-llm"].context
+    question = LlmRequest(messages=[ChatMessage(role="user", content="Look.")])
+    for adapter in (OpenAiAdapter, ResponsesAdapter):
+        made = adapter({"base_url": url, "model": "m", "api_key": TOKEN}, context)
+        bench.model(lambda request: said("I look.", ("look", {"at": "sky"})))
+        *_, last = [chunk async for chunk in made.stream(question)]
+        for answer in (last.response, await made.complete(question)):
+            assert answer is not None
+            assert (answer.text, answer.finish_reason, answer.usage.prompt_tokens) == ("I look.", "tool_calls", 10)
+            assert [(one.name, one.arguments) for one in answer.tool_calls] == [("look", '{"at": "sky"}')]
 
 
 async def test_embeddings_are_those_of_a_model_that_has_them(

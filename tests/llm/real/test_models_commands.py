@@ -183,7 +183,11 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*KEYED, "--model", "tny"), 2, f"the server has no model 'tny' (did you mean tiny?); {LISTED}"),
     (KEYED, 2, "2 models; name one with --model: large-model, tiny"),
     (("--adapter", "scripted"), 2, "the options of the adapter 'scripted': file: field required"),
-    (("--adapter", "opnai"), 2, "there is no adapter 'opnai'; there is anthropic, gemini, openai, scripted"),
+    (
+        ("--adapter", "opnai"),
+        2,
+        "no adapter 'opnai'; there is anthropic, gemini, openai, openai-responses, scripted",
+    ),
 ]
 
 
