@@ -25,6 +25,7 @@ from benchmarks.holds import hold
 from benchmarks.load import write_project
 from benchmarks.serverchild import ARGUMENTS, NODE_TOOL, RATE, SERVICE_TOOL, TOKEN
 from benchmarks.serving import Served, cpu_seconds, private_memory, server_of
+from benchmarks.triggers import triggers
 
 AT_ONCE = 32
 """How many connections ask at a time."""
@@ -225,4 +226,7 @@ def _starting(place: Path) -> Timed:
     return lambda times: sum(asyncio.run(start()) for _ in range(times))
 
 
-FIGURES = {"lists": lists, "calls": calls, "burst": burst, "sockets": sockets, "start": start, "hold": hold}
+FIGURES = {
+    **{"lists": lists, "calls": calls, "burst": burst, "sockets": sockets, "start": start, "hold": hold},
+    "triggers": triggers,
+}

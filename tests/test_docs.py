@@ -48,6 +48,7 @@ from tavern_scripts.api.scripts import ScriptBackendInfo
 from tavern_tools.api.macros import PromptMacroInfo
 from tavern_tools.api.protocols import ActionProtocolInfo
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult
+from tavern_triggers.api.kinds import TriggerKindInfo
 
 WRITE = "`python -m tests.documentation` writes the reference parts anew"
 
@@ -157,7 +158,7 @@ def _names_of_examples() -> dict[str, Any]:
         value.__name__: value
         for value in (
             *(ActionProtocolInfo, Figure, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo),
-            SettledWork,
+            *(SettledWork, TriggerKindInfo),
         )
     }
 

@@ -6,6 +6,7 @@ What a run does is the loop's business; workflows are run by the engine, calls m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from pydantic import JsonValue
 
@@ -43,10 +44,11 @@ from tavern_agents.taking_up import loop_of
 from tavern_agents.tracing import Tracer, agent_of
 from tavern_host import clock
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext, Principal, new_id, system_call
+from tavern_host.contracts.calls import CallContext, Principal, system_call
 from tavern_host.contracts.errors import (
     Conflict,
     InvalidInput,
+    NotFound,
     PluginFailure,
     ServiceUnavailable,
     TavernError,
@@ -127,7 +129,10 @@ class Runtime(AgentRuntime):
         return reply.text
 
     async def start(self, request: AgentRequest, *, call: CallContext | None = None) -> AgentRun:
-        """Begin a run and return at once."""
+        """Begin a run and return at once; return the one that was begun under the call's key, where it has one."""
+        if call is not None and call.idempotency_key is not None:
+            with contextlib.suppress(NotFound):
+                return await self.get_run(call.id_of("agent"))
         return await self._start(request, call or system_call())
 
     async def _start(self, request: AgentRequest, call: CallContext, player: Player | None = None) -> AgentRun:
@@ -139,7 +144,7 @@ class Runtime(AgentRuntime):
         check_pictures(request.images)
         parent = self._loops.get(call.agent_run_id or "")
         check_nesting(profile, parent, self._loops)
-        run_id = new_id("agent")
+        run_id = call.id_of("agent")
         run = AgentRun(
             id=run_id,
             profile_id=profile.id,
@@ -235,8 +240,7 @@ class Runtime(AgentRuntime):
             self._claimed.discard(run_id)
 
     async def _resumed(self, run_id: str) -> AgentRun:
-        kept = await self._store.claim(run_id)
-        if kept is None:
+        if (kept := await self._store.claim(run_id)) is None:
             raise Conflict(f"another host works on the run {run_id}")
         try:
             if kept.entry.is_replay:
@@ -329,8 +333,7 @@ class Runtime(AgentRuntime):
     async def send(self, run_id: str, message: str, *, call: CallContext | None = None) -> AgentRun:
         """Say something to an agent at work. Raises `NotFound`, `Conflict`."""
         await self._store.say(run_id, ChatMessage(role="user", content=message))
-        loop = self._loops.get(run_id)
-        if loop is not None:
+        if (loop := self._loops.get(run_id)) is not None:
             loop.has_mail = True
         return await self.get_run(run_id)
 
@@ -371,8 +374,7 @@ class Runtime(AgentRuntime):
         return run
 
     async def _stop(self, run_id: str) -> None:
-        task = self._tasks.get(run_id)
-        if task is not None:
+        if (task := self._tasks.get(run_id)) is not None:
             self._loops[run_id].is_stopped = True
             task.cancel()
             await asyncio.wait([task], timeout=_PATIENCE)

@@ -38,10 +38,11 @@ from tavern_engine.run.run_blobs import RunBlobs
 from tavern_engine.run.run_execution import RunExecution, places_of
 from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
+from tavern_engine.run.submitted_once import submitted_once
 from tavern_host import Blob, CallContext, PluginContext
 from tavern_host.common.log_context import logged_with
 from tavern_host.contracts.accounts import require_admitted
-from tavern_host.contracts.calls import new_id, system_call
+from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, Forbidden, Interrupted
 from tavern_host.contracts.executions import NodeState, Run, RunRequest, RunStatus
 from tavern_host.contracts.services import takes_shared
@@ -76,7 +77,7 @@ class Engine(ExecutionEngine):
 
     async def submit(self, request: RunRequest, *, call: CallContext | None = None) -> str:
         """Check and accept a run, which then runs in the background."""
-        return (await self._accept(request, call)).record.id
+        return await submitted_once(call, lambda: self._accept(request, call), self.get)
 
     @takes_shared
     async def run(self, request: RunRequest, *, call: CallContext | None = None) -> Run:
@@ -111,8 +112,7 @@ class Engine(ExecutionEngine):
 
     async def wait(self, run_id: str) -> Run:
         """Return a run when it is finished. Raises `NotFound`."""
-        active = self.active.get(run_id)
-        if active is not None:
+        if (active := self.active.get(run_id)) is not None:
             return await active.outcome()
         run = await self._finished.get(run_id) or await self.recorder.run(run_id)
         while not run.status.is_final:  # another process runs it
@@ -235,7 +235,7 @@ class Engine(ExecutionEngine):
             workflow, name = await self._planner.workflow(request)
             groups = await self._planner.groups(workflow)
             bound = await self._planner.bind(workflow, groups, request, name)
-            facts = (new_id("run"), request, workflow, groups, bound.plan, call)
+            facts = (call.id_of("run"), request, workflow, groups, bound.plan, call)
             record = RunRecord(*facts, self._publish_read if is_inline else self._publish, is_inline=is_inline)
             places_of(bound, request.targets)  # raises for one that is none
             with contextlib.ExitStack() as in_flight:  # the code of the plan must stay loaded while the run is recorded
@@ -251,10 +251,9 @@ class Engine(ExecutionEngine):
         left to its caller."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
-        lookup = None
         if cache is not None:
             self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
-            lookup = CacheLookup(self.disk_cache, cache) if self.caches_on_disk else None
+        lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
         blobs = RunBlobs(record.id, self._context.blobs, self._context.log)
         made: dict[str, Any] = {"cache": cache, "see": blobs.see, "digests": bound.digests}
         made |= {"is_read": self._context.events.is_read} if record.is_inline else {}

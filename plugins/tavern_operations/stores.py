@@ -24,6 +24,7 @@ SCHEMAS = (
     "tavern_agents.schema:AGENTS",
     "tavern_llm.budgets:USAGE",
     "tavern_worlds.store:SCENES",
+    "tavern_triggers.store:TRIGGERS",
     "tavern_workflows.history:HISTORY",
     "tavern_knowledge.index:INDEX",
     "tavern_accounts.store:_SCHEMA",

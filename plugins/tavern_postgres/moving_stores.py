@@ -19,6 +19,7 @@ from tavern_postgres import State
 from tavern_postgres.dialect import MOVED
 from tavern_tools.api.toolcalls import TaskFilter
 from tavern_tools.api.tools import TOOL_MANAGER
+from tavern_triggers.api.triggers import TRIGGER_MANAGER
 
 _AT_ONCE = 500
 """How many rows are read and written at a time."""
@@ -47,6 +48,7 @@ async def move_stores(context: PluginContext) -> dict[str, int]:
     await context.services.get(CHAT_HISTORY).list_histories(limit=1)  # opens the stores
     await context.services.get(TOOL_MANAGER).tasks(TaskFilter(limit=1))
     await context.services.get(KNOWLEDGE_BASE).bases()
+    await context.services.get(TRIGGER_MANAGER).history(limit=1)
     databases = context.own(State).databases
     known = sorted(databases.files.items())
     return {name: await _moved(context, databases, database) for name, database in known if database.file}

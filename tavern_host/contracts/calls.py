@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -53,8 +54,10 @@ class CallContext(Model):
     `deadline` is an absolute time (UTC) after which the caller is settled whether or not the callee
     answers; `depth` counts nested calls, at most 16; `trace_id` is shared by all calls that one request
     caused, `parent_id` is the `id` of the call that made this one. `via` is the third-party plugin that passed it on
-    last, whatever the plugin says. `agent_run_id` is the run of the agent on whose behalf it is made, however deep,
-    `admission` the request of a user that caused it; none for what the operator or the host does.
+    last, whatever the plugin says. `idempotency_key` lets what it submits (a run, an agent's run) begin once, however
+    often it is submitted; calls made within it do not have it. `agent_run_id` is the run of the agent on
+    whose behalf it is made, however deep, `admission` the request of a user that caused it; none for what the operator
+    or the host does.
     """
 
     principal: Principal
@@ -105,6 +108,14 @@ class CallContext(Model):
             depth=self.depth + 1,
             via=self.via,
         )
+
+    def id_of(self, prefix: str) -> str:
+        """Return the id of what this call begins: a fresh one, or, with an `idempotency_key`, the one that the same
+        caller gets for that key each time, so that who begins it again finds the first."""
+        if self.idempotency_key is None:
+            return new_id(prefix)
+        said = "\n".join((self.project or "", str(self.principal), self.via or "", self.idempotency_key))
+        return f"{prefix}_{hashlib.sha256(said.encode()).hexdigest()[:24]}"
 
     def remaining(self) -> float | None:
         """Return the seconds left until the deadline, never below 0, or None without a deadline."""

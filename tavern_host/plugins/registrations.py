@@ -47,6 +47,8 @@ class Registrations:
     own_routes: tuple[RouteInfo, ...] = ()
     sockets: int = 0
     """The routes of the server itself, where there is one, and how many sockets are open at it for this host."""
+    raw: tuple[str, ...] = ()
+    """Where the paths of raw routes begin."""
     _below: dict[str, dict[tuple[str, str], Registered[RouteInfo]]] = field(default_factory=dict)
     """The routes by what their path begins with, up to its first parameter."""
 
@@ -55,6 +57,8 @@ class Registrations:
         registered, kind, key = self._place(item.info)
         below = self._below.setdefault(_prefix(key[1]), {}) if kind == "route" else {}
         registered[key] = below[key] = item
+        if kind == "route" and item.info.raw:
+            self.raw = tuple({*self.raw, _prefix(key[1])})
 
         def remove() -> None:
             for where in (registered, below):

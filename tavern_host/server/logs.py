@@ -28,6 +28,7 @@ REQUEST_ID = web.RequestKey("request_id", str)
 """Where a request has the id that its answer and its lines in the log have."""
 
 _ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_OF_PROJECT = re.compile("^/api/projects/[^/]+/")
 _log = logging.getLogger("tavern.server")
 
 
@@ -52,7 +53,10 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
         is_change, is_in = request.method not in ("GET", "HEAD"), response.status not in (401, 421)
         level = logging.INFO if is_in and (is_change or response.status >= 400) else logging.DEBUG
         spent = (time.perf_counter() - began) * 1000
-        _log.log(level, "%s %s %d, %.0f ms", request.method, request.path, response.status, spent)
+        path, raw = request.path, request.app[SERVED].default.registrations.raw
+        if _OF_PROJECT.sub("/api/", path).startswith(raw):
+            path = max(raw, key=_OF_PROJECT.sub("/api/", path).startswith) + "…"  # the rest may be a secret
+        _log.log(level, "%s %s %d, %.0f ms", request.method, path, response.status, spent)
     return response
 
 

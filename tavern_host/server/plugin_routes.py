@@ -58,7 +58,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
     body = await body_of(request)
     named = None
-    if b'"projectId"' in body:
+    if b'"projectId"' in body and not request.path.startswith(request.app[SERVED].default.registrations.raw):
         named, body = await to_thread_if_large(len(body) > LARGE_TEXT, take_project, body)
     host, who = host_of(request, named), visitor()
     path = path_in_project(request) if "projectId" in request.match_info else request.rel_url.path_safe

@@ -44,6 +44,7 @@ from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ProgramRequest, ScriptR
 from tavern_tools.api.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_tools.api.toolcalls import ToolCallRequest
 from tavern_tools.api.toolfiles import ToolSource
+from tavern_triggers.api.triggers import TRIGGER_MANAGER, Trigger
 
 Tries = Callable[[Stage], Awaitable[bool]]
 """Lets the plugin do what the permission is for, or has it called for that; returns whether it came to pass."""
@@ -271,6 +272,7 @@ _TRIGGERS: dict[str, Callable[[Stage], Awaitable[object]] | None] = {
     "tavern_discover_tools": lambda stage: stage.get(TOOL_MANAGER).list_tools(),
     "tavern_register_action_protocols": lambda stage: stage.get(TOOL_MANAGER).parse_text("hello"),
     "tavern_register_prompt_macros": lambda stage: stage.get(AGENT_RUNTIME).run(GREET),
+    "tavern_register_trigger_kinds": lambda stage: stage.get(TRIGGER_MANAGER).kinds(),
     "tavern_register_llm_adapters": lambda stage: stage.get(LLM).complete(SAY),
     "tavern_register_script_backends": lambda stage: stage.get(SCRIPT_EXECUTION).backends(),
     "tavern_collect_figures": lambda stage: stage.get(METRICS).figures(),
@@ -528,6 +530,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "audit.record": ["acme.tried"],
     "workflowManager.save": ["made", Workflow(name="Made")],
     "workflowManager.name_revision": ["none", 1, "x"],
+    "triggerManager.save": ["made", Trigger(name="Made", kind="webhook", workflow="think")],
     "executionEngine.submit": [RUN],
     "executionEngine.run": [RUN],
     "toolManager.call": [SHOUT],
@@ -590,6 +593,7 @@ _ASKED_FOR_NOTHING = {
         "sceneManager": "start stop say publish read_world update_world get_run wait",
         "scriptTools": "execute_python_script execute_nodejs_script",
         "systemTools": "stream_read task_status task_result task_cancel",
+        "triggerManager": "get enable disable delete fire times",
         "toolManager": "read_stream task cancel_task decide",
         "workflowManager": "move delete save_draft discard_draft name_revision",
     }.items()

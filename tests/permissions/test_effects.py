@@ -114,6 +114,7 @@ READ_BY_ALL = {
     "toolFiles": "list_files get check draft",
     "toolManager": "list_tools get describe schemas native_schemas protocols instructions "
     "native_calls parse_text parse_stream feedback masked",  # these work on what the caller gives them
+    "triggerManager": "kinds",
     # Documents, published or not, are what plugins work with.
     "panelManager": "list_panels get validate check show preview",
     "workflowManager": "list_workflows get parse check closure draft history uses search layout",
@@ -135,6 +136,7 @@ READS_CONTENT = {
     "runStore:read": "get batches contents list_runs content",
     "sceneManager:read": "list_runs get_run wait read_world",
     "toolManager:statistics": "statistics",
+    "triggerManager:read": "list_triggers get history times",
 }
 """Which permission guards each method that reads content of people."""
 

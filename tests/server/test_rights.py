@@ -21,7 +21,7 @@ from tavern_host.testing.http import HttpClient, served
 TABLE = {
     "public": """
         GET /login | GET /login/openid | GET /login/openid/callback | POST /api/login | GET /healthz | GET /readyz
-        | GET /pages.css
+        | GET /pages.css | POST /api/hooks/{id} | POST /api/hooks/{id}/{secret}
         """,
     "read": """
         GET / | GET /sandbox | GET /ws | /ws/SUBSCRIBE | GET /metrics | GET /api/figures | GET /plugins/{name}/{path:.+}
@@ -52,6 +52,8 @@ TABLE = {
         GET /api/knowledge/{base}/entries/{entry} | GET /api/knowledge/{base}/export
         POST /api/knowledge-activate | POST /api/knowledge-search
         POST /api/patches/check
+        GET /api/triggers | GET /api/triggers/{id} | GET /api/triggers/{id}/firings | GET /api/trigger-kinds
+        POST /api/trigger-times
         GET /api/scenes | GET /api/scene-runs | GET /api/scene-runs/{run}
         GET /api/panels | GET /api/panels-check | GET /api/panels/schema | GET /api/panels/{id}
         GET /api/panels/{id}/shown | GET /api/panels/{id}/elements/{element}/messages
@@ -86,6 +88,8 @@ TABLE = {
         PUT /api/knowledge/{base} | DELETE /api/knowledge/{base} | POST /api/knowledge/{base}/entries
         PUT /api/knowledge/{base}/entries/{entry} | DELETE /api/knowledge/{base}/entries/{entry}
         POST /api/knowledge/{base}/import
+        PUT /api/triggers/{id} | DELETE /api/triggers/{id} | POST /api/triggers/{id}/disable
+        POST /api/triggers/{id}/enable | POST /api/triggers/{id}/fire
         POST /api/scenes/{id}/runs | POST /api/scene-runs/{run}/events | POST /api/scene-runs/{run}/messages
         POST /api/scene-runs/{run}/stop | POST /api/scene-runs/{run}/world
         POST /api/panels | POST /api/panels-preview | PUT /api/panels/{id} | DELETE /api/panels/{id}

@@ -26,7 +26,7 @@ from tavern_engine.run.run_blobs import input_blobs
 from tavern_host import PluginContext
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.documents import to_thread_if_large
-from tavern_host.contracts.errors import Misconfigured, NotFound, ServiceUnavailable, TavernError
+from tavern_host.contracts.errors import Conflict, Misconfigured, NotFound, ServiceUnavailable, TavernError
 from tavern_host.contracts.executions import NodeState, Run, RunStatus
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.storage.retried_writes import until_written
@@ -108,7 +108,7 @@ class RunRecorder:
                     self._kept.clear()
                     if attempt:
                         raise
-        except Misconfigured:  # the operator has set up a store that cannot be used, and waits for no run without it
+        except (Misconfigured, Conflict):  # a store that cannot be used waits for no run; its id is another's run
             raise
         except BaseException as error:  # such as a full disk, a database that is away, or a caller that is gone
             self.claims.withdraw(record.id, error)

@@ -28,7 +28,7 @@ _WELL = frozenset({"done", "accepted", "cached", "not made", "interrupted"})
 class Alarm(Model):
     """Something unusual: `subject` did, or was, it `count` times since a moment."""
 
-    kind: Literal["denials", "failures", "new-host"]
+    kind: Literal["denials", "failures", "new-host", "trigger"]
     subject: str
     count: int
     since: datetime
@@ -66,6 +66,9 @@ class Patterns:
             return self._counted("failures", tool, entry.time, limits.failures, f"calls of {tool} failed")
         if entry.action == "script.connected":
             return self._new_host(entry, limits)
+        if entry.action == "trigger.stopped":  # the host's own decision, which nobody sees otherwise
+            message = f"the trigger {entry.subject}: {entry.details.get('reason', '')}"
+            return Alarm(kind="trigger", subject=entry.subject, count=1, since=entry.time, message=message)
         return None
 
     def _new_host(self, entry: AuditEntry, limits: Limits) -> Alarm | None:

@@ -1,0 +1,1 @@
+"""What others may import of this plugin: triggers, their firings, and the hook for further kinds of them."""
