@@ -1,5 +1,6 @@
 import {
   Activity,
+  AlarmClock,
   BookOpen,
   Bot,
   FileText,
@@ -44,6 +45,7 @@ const ALL: Omit<View, "routes">[] = [
   { id: "tools", path: "/tools", icon: Wrench, place: "top", isWide: true, reads: "GET /api/tools" },
   { id: "knowledge", path: "/knowledge", icon: BookOpen, place: "top", isWide: true, reads: "GET /api/knowledge" },
   { id: "runs", path: "/runs", icon: Activity, place: "top", isWide: true, reads: "GET /api/runs" },
+  { id: "triggers", path: "/triggers", icon: AlarmClock, place: "top", isWide: true, reads: "GET /api/triggers" },
   { id: "files", path: "/files", icon: FileText, place: "top", isWide: true, reads: "GET /api/files" },
   { id: "plugins", path: "/plugins", icon: Puzzle, place: "bottom", reads: "GET /api/plugins" },
   { id: "settings", path: "/settings", icon: Settings, place: "bottom" },
