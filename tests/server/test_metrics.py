@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.folder_plugins import write_plugin
-from helpers.waiting import until
+from helpers.waiting import let_pass, until
 
 from tavern_host import EXECUTION_ENGINE, Host
 from tavern_host.contracts.errors import InvalidInput
@@ -173,7 +173,7 @@ async def test_top_shows_what_runs_and_what_plugins_cost(tmp_path: Path) -> None
 
 async def test_figures_of_the_last_day_are_kept_by_the_minute(tmp_path: Path) -> None:
     async with Host(tmp_path / "inn", serving=True) as host, served(host) as site:
-        await asyncio.sleep(5 * 60)  # of held time
+        await let_pass(5 * 60)
         hour = FigureHistory.model_validate(await (await site.get("/api/figures/history")).json())
         minutes = FigureHistory.model_validate(await (await site.get("/api/figures/history?seconds=150")).json())
         for seconds in (0, 86_401):
