@@ -115,6 +115,13 @@ def tavern_register_routes() -> list[RouteInfo]:
             summary="The options of all plugins that are not disabled, their values and where those come from.",
             answer=f"{_API}:ConfigOption[]",
         ),
+        *_routes_of_figures(),
+    ]
+
+
+def _routes_of_figures() -> list[RouteInfo]:
+    get = partial(RouteInfo, method="GET")
+    return [
         get(
             path="/metrics",
             handler="tavern_operations.metrics.web:prometheus",

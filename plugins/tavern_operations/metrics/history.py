@@ -16,16 +16,8 @@ KEPT = 24 * 60
 """How many numbers of each figure are kept."""
 MAX_SERIES = 400
 """How many figures, told apart by their labels, are kept; later ones are not."""
-NAMES = frozenset(
-    {
-        "tavern_active_runs",
-        "tavern_event_loop_lag_seconds",
-        "tavern_llm_tokens_total",
-        "tavern_sockets",
-        "process_cpu_seconds_total",
-        "process_resident_memory_bytes",
-    }
-)
+_HOST = ("tavern_active_runs", "tavern_event_loop_lag_seconds", "tavern_llm_tokens_total", "tavern_sockets")
+NAMES = frozenset({*_HOST, "process_cpu_seconds_total", "process_resident_memory_bytes"})
 _OF_PLUGINS = ("tavern_hooks", "tavern_nodes")
 """Figures that are kept as sums for each plugin; the labels beside that are for a moment, not for a day."""
 
