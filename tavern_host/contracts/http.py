@@ -180,9 +180,9 @@ class RouteInfo(Model):
     own for, beside problem details. `error_form` is `module:function`, which is given the problem details of a failure
     and returns the `HttpResponse` that is sent in their place, wherever a request fails whose path begins with the same
     first part; only first-party routes outside of `/api` have one. With `ends_with_client` the handler is cancelled
-    when the client is gone before it has answered. The body of a `raw` route is given as it came, also where it names a project, and
-    the log has the route's path in the place of the request's, which may end with a secret. Without `access` a GET
-    needs `read`, any other method `create`.
+    when the client is gone before it has answered. The body of a `raw` route is given as it came, also where it names
+    a project, and the log has the route's path in the place of the request's, which may end with a secret. Without
+    `access` a GET needs `read`, any other method `create`.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse | AsyncIterator[ServerEvent])

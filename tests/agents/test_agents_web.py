@@ -94,7 +94,7 @@ async def test_agents_are_listed_and_run(bench: AgentBench, site: HttpClient) ->
                 run,
                 [],
                 400,
-                "is not {message, conversationId?, history?, maxSteps?}: $: Input should be an object",
+                "is not {message, images?, conversationId?, history?, maxSteps?}: $: Input should be an object",
             ),
             ("POST", run, {}, 400, "message: Field required"),
             ("POST", run, {"message": "x", "maxSteps": 0}, 400, "maxSteps: Input should be greater than or equal to 1"),

@@ -104,6 +104,17 @@ async def test_an_exported_conversation_has_its_pictures(bench: AgentBench, blob
         await bench.histories.import_history(other, history_id="wrong")
 
 
+async def test_an_export_has_pictures_as_far_as_they_fit(bench: AgentBench, blobs: Blobs) -> None:
+    bench.answers(answer("Large ones."))
+    pictures = [await _picture(blobs, PNG + bytes([number]) * (6 << 20)) for number in range(2)]
+    await bench.run("What are these?", conversation_id="large", images=pictures)
+    exported = await bench.histories.export_history("large")
+    assert len(exported.pictures) == 1
+    assert len(exported.messages[0].message.images) == 2
+    await bench.histories.import_history(exported, history_id="large-2")
+    assert len((await bench.histories.load("large-2"))[0].message.images) == 2
+
+
 async def test_a_recording_with_pictures_is_played_where_they_are_not(bench: AgentBench, blobs: Blobs) -> None:
     bench.answers(answer("A cat."))
     run = await bench.start("What is this?", images=[await _picture(blobs)])

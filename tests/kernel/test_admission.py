@@ -186,7 +186,7 @@ REFUSED_PROVIDERS = [
     ("f'{__name__}:function'", "tavern_plugins.acme:function must be a class"),
     ("f'{__name__}:C'", "C lacks the method models of llm"),
     ("f'{__name__}:C.__class__'", "type lacks the method"),
-    ("f'{__name__}:C', version=3", "tavern_plugins.acme:C is for version 3 of llm; this is 2"),
+    ("f'{__name__}:C', version=4", "tavern_plugins.acme:C is for version 4 of llm; this is 3"),
 ]
 
 

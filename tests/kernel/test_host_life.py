@@ -241,7 +241,8 @@ async def test_starting_a_host_makes_a_new_project(tmp_path: Path) -> None:
     async with Host(root) as host:
         assert (root / "tavern.yaml").read_text() == 'name: "tales"\n'
         parts = {p.name for p in root.iterdir() if p.is_dir()}
-        assert parts == {"workflows", "agents", "tools", "plugins", "files", "knowledge", "scenes", ".tavern"}
+        made = {"workflows", "agents", "tools", "plugins", "files", "knowledge", "scenes", "panels", "triggers"}
+        assert parts == made | {".tavern"}
         assert list((root / "workflows").iterdir()) == []
         assert (host.project.name, host.project.root) == ("tales", root)
 

@@ -21,7 +21,7 @@ from tavern_host.contracts.workflows import Workflow
 from tavern_tools.api.tools import ToolFilter
 from tavern_tools.catalog.catalog import Catalog, NodeTools, Tool
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.catalog.names import fits
+from tavern_tools.api.patterns import fits
 from tavern_tools.catalog.registry import Registry
 from tavern_tools.catalog.versions import newest_first, read_range, read_version
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER
