@@ -34,7 +34,9 @@ async def test_a_service_is_explained_by_its_stack(tmp_path: Path, operator_fold
         why = host.why("service:llm")
         assert why.answer == f"acme overrides llm {version}"
         assert why.facts[0].startswith("tavern-llm provides it with tavern_llm.service:LlmService, since 20")
-        assert why.facts[1].startswith(f"acme overrides version {Llm.service_version} with tavern_plugins.acme:Mine, since 20")
+        assert why.facts[1].startswith(
+            f"acme overrides version {Llm.service_version} with tavern_plugins.acme:Mine, since 20"
+        )
         assert ", granted by the operator at 20" in why.facts[1]
         await host.grant("other")
         why = host.why("service:llm")

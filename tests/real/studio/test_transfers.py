@@ -15,7 +15,7 @@ async def test_the_editor_is_packed_and_kept(studio: Studio, browser: Browser) -
     context = await browser.new_context()
     page, url = await context.new_page(), f"http://127.0.0.1:{studio.site.port}"
     cold, again = await transferred(page, f"{url}/?token={TOKEN}#/workflows/greeting")
-    assert 100_000 < cold <= 410_000
+    assert 100_000 < cold <= 400_000
     assert 0 < again <= 20_000
     await context.close()
 

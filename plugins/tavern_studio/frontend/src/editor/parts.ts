@@ -1,4 +1,4 @@
-import AssistantPanel from "../assistant/AssistantPanel.vue";
+import { defineAsyncComponent } from "vue";
 import { registerPart } from "../registry/components";
 import BaseNode from "./canvas/BaseNode.vue";
 import GraphEditor from "./canvas/GraphEditor.vue";
@@ -6,6 +6,8 @@ import NodeMenu from "./canvas/NodeMenu.vue";
 import InputControl from "./controls/InputControl.vue";
 import SidePanel from "./panels/SidePanel.vue";
 import StatusBar from "./panels/StatusBar.vue";
+
+const AssistantPanel = defineAsyncComponent(() => import("../assistant/AssistantPanel.vue"));
 
 /** Register the parts of the editor; what plugins have put around them stays. */
 export function registerEditorParts(): void {
