@@ -110,6 +110,7 @@ async def test_a_panel_is_made_arranged_and_used_by_a_guest_on_a_phone(studio: S
     await Studio(site, guest, []).picture("panel-phone")
     await guest.reload()
     await expect(guest.locator("[data-output=table] tbody tr")).to_have_count(3)  # the last result is still there
+    await expect(guest.get_by_role("button", name="Attach pictures or texts")).to_have_count(0)
     await guest.get_by_placeholder("Message").first.fill("Good evening!")
     await guest.keyboard.press("Enter")
     await expect(guest.locator(".message.assistant")).to_be_visible()
