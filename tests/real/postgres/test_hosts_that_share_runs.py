@@ -288,7 +288,7 @@ async def test_what_is_in_files_moves_to_the_database(
             context = host._manager.active["tavern-postgres"].context
             return [output.data async for output in move({}, context) if output.kind == "result"]
 
-    rows = {"agents": 5, "knowledge": 1, "tasks": 2}
+    rows = {"agents": 5, "knowledge": 1, "tasks": 2, "triggers": 0}
     assert await moved() == [{"runs": 2, "moved": 2, "missing": [], "rows": rows}]
     assert await moved() == [{"runs": 2, "there": 2, "missing": [], "rows": rows}]
     async with place.host(serving=False) as host:
