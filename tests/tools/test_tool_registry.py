@@ -18,10 +18,10 @@ from tavern_host.contracts.errors import NotFound
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.tools import ToolDefinition, ToolImplementation, ToolKind
 from tavern_host.contracts.workflows import Workflow
+from tavern_tools.api.patterns import fits
 from tavern_tools.api.tools import ToolFilter
 from tavern_tools.catalog.catalog import Catalog, NodeTools, Tool
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.api.patterns import fits
 from tavern_tools.catalog.registry import Registry
 from tavern_tools.catalog.versions import newest_first, read_range, read_version
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER
