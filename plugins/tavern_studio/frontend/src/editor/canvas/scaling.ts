@@ -5,6 +5,8 @@ import { computed, onScopeDispose, watch } from "vue";
 const LEGIBLE = 0.7;
 /** Below this one names do not fit either: the icon on its colour is what is left. */
 const NAMED = 0.35;
+/** Below this one nothing in a node can be told apart: it is a block in its colour. */
+const BLOCKS = 0.12;
 /** Letters of the same size at all zooms grow in steps of this factor: each step is a picture of all of them. */
 const STEP = 1.2;
 
@@ -22,6 +24,7 @@ export function useScaling(flow: VueFlowStore, canvas: string) {
   const step = computed(() => stepOf(zoom.value));
   const isFar = computed(() => zoom.value < LEGIBLE);
   const isFarther = computed(() => zoom.value < NAMED);
+  const isTiny = computed(() => zoom.value < BLOCKS);
   const sheet = new CSSStyleSheet();
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
   onScopeDispose(() => {
@@ -37,5 +40,5 @@ export function useScaling(flow: VueFlowStore, canvas: string) {
     },
     { immediate: true },
   );
-  return { isFar, isFarther };
+  return { isFar, isFarther, isTiny };
 }
