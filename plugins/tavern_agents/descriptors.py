@@ -34,7 +34,7 @@ _RUN = {"answer": "api.agents:AgentRun"}
 _TYPES: dict[str, dict[str, Any]] = {
     "list_agents": {"answer": "api.agents:AgentSummary[]"},
     "get_profile": {"answer": "api.agents:AgentProfile"},
-    "save_profile": {"body": "api.agents:AgentProfile", "answer": "api.agents:AgentProfile"},
+    "save_profile": {"body": "api.agents:AgentProfile", "answer": "api.agents:AgentProfile", "creates": True},
     "delete_profile": {"answer": "host_api:Done"},
     "check_agents": {"answer": "api.agents:AgentProblem[]"},
     "run_agent": {"body": "RunBody", "answer": "api.agents:AgentReply"},

@@ -13,11 +13,9 @@ from tavern_agents.api.histories import HistoryExport
 from tavern_host.context import PluginContext
 from tavern_host.contracts.blobs import BINARY, Blob
 from tavern_host.contracts.errors import InvalidInput
-from tavern_llm.api.llm import ChatImage, ChatMessage
+from tavern_llm.api.llm import MAX_IMAGE_BYTES, ChatImage, ChatMessage
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
-MAX_PICTURE_BYTES = 32 << 20
-"""The largest picture of a message."""
 MAX_EXPORTED_BYTES = 10 << 20
 """How many bytes of pictures an exported conversation has at most: in Base64 it is then still a request's body."""
 
@@ -41,8 +39,8 @@ def check_pictures(images: Sequence[ChatImage]) -> None:
             raise InvalidInput(
                 f"a picture of a message is one of {', '.join(MEDIA_TYPES)}, not {image.blob.media_type!r:.60}"
             )
-        if image.blob.length > MAX_PICTURE_BYTES:
-            raise InvalidInput(f"a picture of a message has at most {MAX_PICTURE_BYTES >> 20} MiB")
+        if image.blob.length > MAX_IMAGE_BYTES:
+            raise InvalidInput(f"a picture of a message has at most {MAX_IMAGE_BYTES >> 20} MiB")
 
 
 async def read_picture(context: PluginContext, path: Path) -> ChatImage:

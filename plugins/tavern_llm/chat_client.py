@@ -19,7 +19,7 @@ from tavern_host.contracts.blobs import Blob
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_llm.answers import pieces_of
-from tavern_llm.api.llm import LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse
+from tavern_llm.api.llm import MAX_IMAGE_BYTES, LlmChunk, LlmEmbeddings, LlmRequest, LlmResponse
 from tavern_llm.chat_body import Dialect
 from tavern_llm.chat_wire import ServerError, TooLong, WireError, error_message, parse_json, raise_error
 from tavern_llm.dialects import MAY_LEARN, with_hints
@@ -42,9 +42,6 @@ _PIECE = 8 << 10
 
 MAX_ERROR_BYTES = 64 << 10
 """How much of an error answer is read."""
-
-MAX_IMAGE_BYTES = 32 << 20
-"""The largest image that is sent."""
 
 
 class BrokenOff(WireError):

@@ -43,7 +43,7 @@ _ERRORS: dict[ToolErrorType, type[TavernError]] = {
 
 
 class WorkflowTarget:
-    """A workflow, which is called as the tool `workflow:ID`: whoever may call that, and within its limits."""
+    """A workflow, which is called as the tool `workflow:ID`: by those who may call that, and within its limits."""
 
     def __init__(self, asked: Asked, name: str, context: PluginContext, call: CallContext) -> None:
         refuse_tools(asked, f"the workflow {name!r}")

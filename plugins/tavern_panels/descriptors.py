@@ -39,7 +39,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "check_panels": {"answer": "api.panels:PanelProblem[]"},
     "preview_panel": {"body": "api.panels:Panel", "answer": "api.panels:ShownPanel"},
     "get_panel": _PANEL,
-    "save_panel": {"body": "api.panels:Panel", **_PANEL},
+    "save_panel": {"body": "api.panels:Panel", **_PANEL, "creates": True},
     "delete_panel": {"answer": "host_api:Done"},
     "show_panel": {"answer": "api.panels:ShownPanel"},
     "start_run": {"body": "PanelInputs", **_OF_RUN, "status": 202},

@@ -53,7 +53,7 @@ class _Document:
             content = {_PROBLEM: {"schema": self.problem}, info.error_type: {}}
             problem = {"description": "What is wrong.", "content": content}
         accepted = {"202": {"description": "Accepted; there is no answer."}} if info.accepts else {}
-        made = {"201": done} if info.method == "PUT" and info.status == 200 else {}  # where there was nothing before
+        made = {"201": done} if info.creates else {}
         responses = {str(info.status): done, **made, **accepted, "4XX": problem, "5XX": problem}
         operation["responses"] = responses
         if info.needs == "public":

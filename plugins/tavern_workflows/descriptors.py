@@ -21,7 +21,7 @@ _ROUTES: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("POST", "/api/workflows/check", "check", "Say everything that is wrong with a workflow.", _CHECKED),
     ("POST", "/api/layout", "layout", "Place the nodes of a workflow.", _PLACED),
     ("GET", _ONE, "show", "Read a workflow.", _ANSWER),
-    ("PUT", _ONE, "replace", "Save a workflow.", _SAVED),
+    ("PUT", _ONE, "replace", "Save a workflow.", {**_SAVED, "creates": True}),
     ("PATCH", _ONE, "change", "Change parts of a workflow, or its id (a JSON merge patch).", _SAVED),
     ("DELETE", _ONE, "delete", "Delete a workflow.", {"answer": "host_api:Done"}),
 )

@@ -176,13 +176,13 @@ class RouteInfo(Model):
     model that the handler itself reads with (`HttpRequest.read`, `read_query`) or answers with, in the plugin, in
     `tavern_host.contracts` or in the `api` of a first-party plugin; `module:Type[]` is a list of them. They are looked
     up when somebody asks. `status` and `content_type` are those of success, several types with commas between; with
-    `accepts`, success may be 202 without content, too. `error_type` is that of errors that a protocol has a form of its
-    own for, beside problem details. `error_form` is `module:function`, which is given the problem details of a failure
-    and returns the `HttpResponse` that is sent in their place, wherever a request fails whose path begins with the same
-    first part; only first-party routes outside of `/api` have one. With `ends_with_client` the handler is cancelled
-    when the client is gone before it has answered. The body of a `raw` route is given as it came, also where it names
-    a project, and the log has the route's path in the place of the request's, which may end with a secret. Without
-    `access` a GET needs `read`, any other method `create`.
+    `accepts`, success may be 202 without content, too, with `creates` 201 where there was nothing. `error_type` is that
+    of errors that a protocol has a form of its own for, beside problem details. `error_form` is `module:function`,
+    which is given the problem details of a failure and returns the `HttpResponse` that is sent in their place, wherever
+    a request fails whose path begins with the same first part; only first-party routes outside of `/api` have one.
+    With `ends_with_client` the handler is cancelled when the client is gone before it has answered. The body of a
+    `raw` route is given as it came, also where it names a project, and the log has the route's path in the place of the
+    request's, which may end with a secret. Without `access` a GET needs `read`, any other method `create`.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=HttpResponse | AsyncIterator[ServerEvent])
@@ -197,6 +197,7 @@ class RouteInfo(Model):
     status: int = 200
     content_type: str = "application/json"
     accepts: bool = False
+    creates: bool = False
     error_type: str = ""
     error_form: str = ""
     ends_with_client: bool = False

@@ -35,7 +35,7 @@ SIDE_BY_SIDE: list[Any] = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AgentBench]:
-    """Give a project with a workflow, an agent, and a model that says what it is told to."""
+    """Give a project with a workflow, an agent, and a model that gives the replies of a script."""
 
     def prepare(project: Any) -> None:
         project.write("workflows/join.json", JOIN)

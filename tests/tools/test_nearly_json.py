@@ -1,4 +1,4 @@
-"""JSON that is nearly right: what is mended, what is not, and that whoever makes the call hears of it."""
+"""JSON that is nearly right: what is mended, what is not, and that the caller hears of it."""
 
 from __future__ import annotations
 

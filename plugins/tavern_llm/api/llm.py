@@ -31,6 +31,10 @@ class LlmToolCall(_PublishedModel):
     extra: dict[str, JsonValue] | None = None
 
 
+MAX_IMAGE_BYTES = 32 << 20
+"""The largest image of a message that is kept as a Blob."""
+
+
 class ChatImage(_PublishedModel):
     """An image of a message: kept apart as a Blob, or at an address that the server fetches itself."""
 

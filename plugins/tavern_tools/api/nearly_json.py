@@ -1,4 +1,4 @@
-"""JSON that a language model wrote nearly right: mended where what is meant is certain, for whoever reads arguments.
+"""JSON that a language model wrote nearly right: mended where that is certain, for all that read arguments.
 
 Four mistakes are mended, and no other: a code fence around the whole, a comma before a closing bracket, line breaks and
 tabs in strings as they are, and what Python writes (single quotes, True, False, None). After that all of the text must

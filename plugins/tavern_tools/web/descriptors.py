@@ -70,7 +70,7 @@ _TYPES: dict[str, dict[str, dict[str, Any]]] = {
     "editor_routes": {
         "index": {"answer": "api.toolfiles:ToolFile[]"},
         "show": {"answer": "api.toolfiles:ToolFile"},
-        "save": {"body": "api.toolfiles:ToolSource", "answer": "api.toolfiles:ToolFile"},
+        "save": {"body": "api.toolfiles:ToolSource", "answer": "api.toolfiles:ToolFile", "creates": True},
         "delete": {"query": "DeleteQuery", "answer": "host_api:Done"},
         "check": {"body": "NamedSource", "answer": "api.toolfiles:ToolFileCheck"},
         "draft": {"body": "CodeBody", "answer": "api.toolfiles:ToolDraft"},

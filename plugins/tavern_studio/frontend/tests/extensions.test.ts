@@ -55,34 +55,6 @@ beforeEach(() => {
   vi.spyOn(console, "error").mockImplementation(() => undefined);
 });
 
-test("a place that the page does not have is refused with the one that is meant", () => {
-  const { api } = load("acme", "ui.inject:node:footer");
-  const calls: [string, () => unknown][] = [
-    [
-      'outlet "node:foter" (did you mean "node:footer"?)',
-      () => api.ui.registerOutletComponent("node:foter" as never, {}),
-    ],
-    [
-      'panel "worklows" (did you mean "workflows"?)',
-      () => api.ui.registerOutletComponent("sidebar:panel:header[worklows]", {}),
-    ],
-    [
-      'outlet "node:footer[nodes]" (did you mean',
-      () => api.ui.registerOutletComponent("node:footer[nodes]" as never, {}),
-    ],
-    [
-      'part "ui:BasNode" (did you mean "ui:BaseNode"?)',
-      () => api.ui.wrapComponent("ui:BasNode" as never, (one) => one),
-    ],
-    [
-      'client hook "workflow:before-exec" (did you mean',
-      () => api.hooks.on("workflow:before-exec" as never, () => undefined),
-    ],
-  ];
-  for (const [said, call] of calls) expect(call).toThrow(`there is no ${said}`);
-  expect(() => api.ui.registerOutletComponent("sidebar:panel:header[acme.board]", {})).toThrow("ui.inject");
-});
-
 test("a refusal says plugin, call, permission and remedy", () => {
   const { api } = load("acme", "ui.inject:node:footer");
   let refusal: PermissionRefusal | undefined;

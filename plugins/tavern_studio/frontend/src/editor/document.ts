@@ -5,6 +5,7 @@
  * list of documents, and what shows a node is rendered anew only where that node is another object.
  */
 import type { components } from "../api/schema";
+import { firstFree } from "../kit/words";
 
 type Schemas = components["schemas"];
 type Named<T> = { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
@@ -147,10 +148,7 @@ export function freeId(taken: { has(id: string): boolean }, wanted: string): str
       .replace(/^.*:/, "")
       .replace(/([a-z0-9])([A-Z])/g, "$1-$2")
       .toLowerCase() || "node";
-  for (let number = 1; ; number++) {
-    const id = number === 1 ? base : `${base}-${number}`;
-    if (!taken.has(id)) return id;
-  }
+  return firstFree(base, (id) => taken.has(id));
 }
 
 export function addNode(document: WorkflowDocument, node: WorkflowNode): WorkflowDocument {
@@ -279,8 +277,8 @@ export function cornerOf(document: WorkflowDocument, id: string | null): { x: nu
   for (let at = id; at !== null && !seen.has(at);) {
     seen.add(at);
     const node = indexOf(document).nodes.get(at);
-    corner.x += node?.position.x ?? 0;
-    corner.y += node?.position.y ?? 0;
+    corner.x += node?.position?.x ?? 0; // a file that a program wrote may have no places yet
+    corner.y += node?.position?.y ?? 0;
     at = node?.parentNode ?? null;
   }
   return corner;

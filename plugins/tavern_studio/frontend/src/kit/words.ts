@@ -12,3 +12,10 @@ export function sizeOf(bytes: number): string {
       ? `${(bytes / 1024).toFixed(1)} KiB`
       : `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 }
+
+/** Return a name like a wanted one that is not taken: `upper`, `upper-2`, … */
+export function firstFree(wanted: string, isTaken: (name: string) => boolean): string {
+  let name = wanted;
+  for (let number = 2; isTaken(name); number++) name = `${wanted}-${number}`;
+  return name;
+}

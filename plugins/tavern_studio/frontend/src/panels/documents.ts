@@ -1,6 +1,7 @@
 import { api, ask, askWhole, type Schemas } from "../api/client";
 import { canonical } from "../editor/comparison";
 import { savedOnce } from "../kit/stale";
+import { firstFree } from "../kit/words";
 
 /** A panel as its file has it; what this page does not know of stays. */
 export interface PanelDocument {
@@ -62,7 +63,5 @@ export function newId(name: string, taken: string[]): string {
       .replace(/^.*\//, "")
       .replace(/[^A-Za-z0-9_-]+/g, "-")
       .slice(0, 60) || "element";
-  let id = plain;
-  for (let n = 2; taken.includes(id); n++) id = `${plain}-${n}`;
-  return id;
+  return firstFree(plain, (id) => taken.includes(id));
 }

@@ -9,7 +9,7 @@ export default {
       agents: "Agents",
       emptyMaker:
         "A panel is a workflow as an application: a form, a button and results, for people who need not see how it is made.",
-      emptyGuest: "Nothing is published for you yet. Whoever makes panels here publishes them.",
+      emptyGuest: "Nothing is published for you yet. Those who make panels here publish them.",
       nothing: "Nothing stands on this panel yet.",
       draft: "Not published",
       published: "Published",

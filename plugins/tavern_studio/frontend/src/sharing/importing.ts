@@ -5,6 +5,7 @@ import { chooseFiles, download, save } from "../kit/files";
 import { attempt } from "../kit/toasts";
 import { baseIdOf, importBase } from "../knowledge/entries";
 import { isPng, keywordsIn, textIn, withText } from "./png";
+import { firstFree } from "../kit/words";
 
 /** The keyword under which a picture has the workflow that it shows. */
 export const KEYWORD = "tavern-workflow";
@@ -85,10 +86,7 @@ async function keepWorkflow(value: Record<string, unknown>, file: string): Promi
 /** An id like the wanted one that nothing has yet: nothing is replaced. */
 function freeId(wanted: string, taken: readonly { id: string }[]): string {
   const ids = new Set(taken.map((one) => one.id));
-  for (let number = 1; ; number++) {
-    const id = number === 1 ? wanted : `${wanted}-${number}`;
-    if (!ids.has(id)) return id;
-  }
+  return firstFree(wanted, (id) => ids.has(id));
 }
 
 async function keepConversation(value: Record<string, unknown>): Promise<string> {
@@ -121,7 +119,7 @@ export async function exportWorkflow(workflowId: string): Promise<void> {
   if (document !== undefined) download(`${workflowId.replaceAll("/", "-")}.json`, document);
 }
 
-/** Give a picture of a workflow to the person, which holds the workflow itself: whoever gets it can import it. */
+/** Give a picture of a workflow to the person, which holds the workflow itself: those who get it can import it. */
 export async function exportPicture(workflowId: string): Promise<void> {
   await attempt(async () => {
     const { useDefinitions } = await import("../editor/definitions");
@@ -136,7 +134,7 @@ export async function exportPicture(workflowId: string): Promise<void> {
   });
 }
 
-/** Copy the address under which the page shows something to whoever may see it. */
+/** Copy the address under which the page shows something to those who may see it. */
 export function copyLink(path: string): Promise<unknown> {
   const link = `${location.origin}${location.pathname}#${path}`;
   return attempt(() => navigator.clipboard.writeText(link), t("sharing.linkCopied"));

@@ -1,4 +1,4 @@
-import { LOOP, nodeOf, type WorkflowDocument, type WorkflowNode } from "../editor/document";
+import { cornerOf, LOOP, type WorkflowDocument, type WorkflowNode } from "../editor/document";
 import { lookOf } from "../editor/looks";
 import { nameOf, type NodeDefinition } from "../editor/nodetypes";
 import { zoneSize } from "../editor/zones";
@@ -45,13 +45,11 @@ export function sketchOf(document: WorkflowDocument, byType: ReadonlyMap<string,
 }
 
 function boxOf(node: WorkflowNode, document: WorkflowDocument, byType: ReadonlyMap<string, NodeDefinition>): Box {
-  const zone = node.parentNode ? nodeOf(document, node.parentNode) : undefined;
   const isZone = node.type === LOOP;
   const definition = byType.get(node.type);
   return {
     id: node.id,
-    x: (node.position?.x ?? 0) + (zone?.position?.x ?? 0),
-    y: (node.position?.y ?? 0) + (zone?.position?.y ?? 0),
+    ...cornerOf(document, node.id),
     ...(isZone ? zoneSize(node) : SIZE),
     hue: lookOf(definition).hue,
     title: node.displayName || nameOf(definition, node.type),

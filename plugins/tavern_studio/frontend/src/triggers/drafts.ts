@@ -1,5 +1,6 @@
 import type { Schemas } from "../api/client";
 import { t } from "../i18n";
+import { firstFree } from "../kit/words";
 
 export type Trigger = Schemas["Trigger"];
 export type TriggerState = Schemas["TriggerState"];
@@ -130,10 +131,7 @@ export function idOf(name: string, taken: string[] = []): string {
       .replace(/[^a-z0-9]+/g, "-")
       .replace(/^-|-$/g, "")
       .slice(0, 60) || "trigger";
-  for (let number = 2, found = plain; ; number++) {
-    if (!taken.includes(found)) return found;
-    found = `${plain}-${number}`;
-  }
+  return firstFree(plain, (id) => taken.includes(id));
 }
 
 /** Return what a kind is called. */
