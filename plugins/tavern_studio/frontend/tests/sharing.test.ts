@@ -60,4 +60,9 @@ test("a sketch has each node where it stands, in its zone too, and each edge", (
   expect(sketch.lines).toHaveLength(1);
   expect(sketch.view.width).toBe(1200 + 48);
   expect(sketchOf({ nodes: [], edges: [] }, new Map())).toBeUndefined();
+  const inner = node("inner", 10, { type: "core:LoopZone", parentNode: "zone" });
+  const nested = { nodes: [...document.nodes, inner, node("c", 1, { parentNode: "inner" })], edges: [] };
+  expect(sketchOf(nested as never, new Map())!.boxes.find(({ id }) => id === "c")!.x).toBe(511);
+  const unplaced = { nodes: [{ id: "a", type: "core:Text" }], edges: [] };
+  expect(sketchOf(unplaced as never, new Map())!.boxes[0]).toMatchObject({ x: 0, y: 0 });
 });
