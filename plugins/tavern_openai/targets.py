@@ -9,20 +9,16 @@ from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Protocol
 
-from tavern_agents.api.agents import AGENT_RUNTIME, AgentReply, AgentRequest, AgentTrace
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentReply, AgentRequest, AgentRun
+from tavern_agents.api.listening import answered
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import LARGE_TEXT, to_thread_if_large
 from tavern_host.contracts.errors import PluginFailure
-from tavern_host.contracts.events import Event
 from tavern_llm.api.llm import LLM, ChatImage, ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmUsage
 from tavern_openai.offered import require_offered
 from tavern_openai.reading import Asked, picture_of, refuse_tools, require_text
 from tavern_openai.workflows import WorkflowTarget
-
-_TRACES = "AGENT_TRACE"
-_TOLD = frozenset({"fragment", "thinking", "thought", "awaiting_approval"})
-"""The steps of an agent's work that a client hears of."""
 
 
 class Target(Protocol):
@@ -108,7 +104,7 @@ class AgentTarget:
         return tuple(found)
 
     async def whole(self) -> LlmResponse:
-        run_id = (await self._runtime.start(await self._request(), call=self._call)).id
+        run_id = (await self._started()).id
         try:
             return self._answer(await self._runtime.wait(run_id))
         except asyncio.CancelledError:
@@ -116,35 +112,24 @@ class AgentTarget:
             raise
 
     async def stream(self) -> AsyncIterator[LlmChunk]:
-        traces = self._context.events.subscribe(_TRACES)
-        waiting: asyncio.Task[AgentReply] | None = None
-        run_id = ""
+        run_id, is_over = "", False
+        pieces = answered(self._context, self._started)
         try:
-            run_id = (await self._runtime.start(await self._request(), call=self._call)).id
-            waiting = asyncio.create_task(self._runtime.wait(run_id), name=f"wait for {run_id}")
-            waiting.add_done_callback(lambda _: asyncio.ensure_future(traces.close()))
-            said = ""
-            async for event in traces:
-                if not isinstance(event, Event) or event.payload.get("agentRunId") != run_id:
-                    continue
-                if event.payload.get("kind") not in _TOLD:
-                    continue
-                step = AgentTrace.model_validate(event.payload)
-                for chunk in _chunks(step, said):
-                    yield chunk
-                said = _said(step, said)
-            answer = self._answer(await waiting)
-            if not answer.text.startswith(said.strip()):  # pieces were lost, or are no part of the reply
-                yield LlmChunk(text=f"\n\n{answer.text}")
-            elif rest := answer.text.removeprefix(said.strip()):
-                yield LlmChunk(text=rest)
-            yield LlmChunk(response=answer)
+            async for piece in pieces:
+                if isinstance(piece, AgentRun):
+                    run_id = piece.id
+                elif isinstance(piece, AgentReply):
+                    is_over = True
+                    yield LlmChunk(response=self._answer(piece))
+                else:
+                    yield piece
         finally:
-            await traces.close()
-            if waiting is not None and not waiting.done():
-                waiting.cancel()
-                await asyncio.wait([waiting])
+            await pieces.aclose()
+            if run_id and not is_over:
                 await self._left(run_id)
+
+    async def _started(self) -> AgentRun:
+        return await self._runtime.start(await self._request(), call=self._call)
 
     async def _left(self, run_id: str) -> None:
         """End a run that nobody waits for any more; one that the end of the host cuts off is left to the next."""
@@ -164,27 +149,3 @@ class AgentTarget:
             response_id=reply.agent_run_id,
         )
 
-
-def _chunks(step: AgentTrace, said: str) -> list[LlmChunk]:
-    """Return what a client gets of a step: what the agent says, and as thoughts what it thinks and waits for."""
-    if step.kind == "fragment":
-        restarted = step.data.get("restarted")
-        return [LlmChunk(restarted=str(restarted)) if restarted else LlmChunk(text=step.text)]
-    if step.kind == "thinking" and said:
-        return [LlmChunk(text="\n\n")]
-    if _is_said(step, said):
-        return [LlmChunk(text=step.text)]
-    is_thought = step.kind == "awaiting_approval" or step.data.get("isReasoning")
-    return [LlmChunk(reasoning=f"{step.text}\n")] if is_thought else []
-
-
-def _said(step: AgentTrace, said: str) -> str:
-    """Return what the agent has said since it began to deliberate, after a step."""
-    if step.kind == "thinking" or step.data.get("restarted"):
-        return ""
-    return said + step.text if step.kind == "fragment" or _is_said(step, said) else said
-
-
-def _is_said(step: AgentTrace, said: str) -> bool:
-    """Return whether a step is what an agent says beside its calls, of which no piece came before."""
-    return step.kind == "thought" and not step.data.get("isReasoning") and not said

@@ -55,7 +55,7 @@ NOTHING_THERE = {"/api/blobs/{hash}", "/api/runs/{runId}/outputs/{key}", "/api/w
 OF_RUN = "/api/panels/{id}/runs/{run}"
 NOTHING_THERE |= {OF_RUN, f"{OF_RUN}/events", f"{OF_RUN}/outputs/{{key}}"}
 NOTHING_THERE.add("/api/panels/{id}/elements/{element}/messages")
-NOTHING_THERE |= {"/v1/models/{model}", "/v1/models/{kind}/{model}"}
+NOTHING_THERE |= {"/v1/models/{model}", "/v1/models/{kind}/{model}", "/a2a/{agent}/.well-known/agent-card.json"}
 NOTHING_THERE |= {"/api/triggers/{id}", "/api/triggers/{id}/firings"}
 # Databases of what nodes and tools gave, which whoever resumes a run needs as it was.
 KEPT = ("runs.sqlite3", "agents.sqlite3")

@@ -41,6 +41,7 @@ TABLE = {
         GET /api/tool-files | GET /api/tool-files/{name}
         GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
         GET /api/models
+        GET /.well-known/agent-card.json | GET /a2a | GET /a2a/{agent}/.well-known/agent-card.json
         GET /v1/models | GET /v1/models/{model} | GET /v1/models/{kind}/{model}
         GET /api/agents | GET /api/agents-check | GET /api/agents/schema
         GET /api/agents/{id} | GET /api/agents/{id}/memory
@@ -62,7 +63,7 @@ TABLE = {
         """,
     "create": """
         POST /mcp | GET /mcp | DELETE /mcp
-        POST /v1/chat/completions | POST /v1/responses | POST /v1/embeddings
+        POST /v1/chat/completions | POST /v1/responses | POST /v1/embeddings | POST /a2a/{agent}
         POST /api/blobs | POST /api/prompt | DELETE /api/interrupt/{promptId}
         POST /api/runs/{runId}/rerun | POST /api/runs/{runId}/resume
         POST /api/workflows | PUT /api/workflows/{workflowId}

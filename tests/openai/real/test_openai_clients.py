@@ -1,28 +1,16 @@
-"""Clients of OpenAI's API as they come from the package registries: openai (Python, Node.js), LangChain, LiteLLM.
-
-Each is installed into an environment that is kept for the next time. Where there is no registry they are left out, with
-the reason.
-"""
+"""Clients of OpenAI's API as they come from the package registries: openai (Python, Node.js), LangChain, LiteLLM."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
 import pytest
+from helpers.registry_clients import node_passes, python_passes
 from helpers.stub_llm import said
 
-from tavern_host.testing.http import TOKEN, HttpClient
+from tavern_host.testing.http import HttpClient
 from tavern_llm.api.llm import LlmRequest, LlmResponse
 from tests.agents.agent_bench import AgentBench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-PLACE = Path(tempfile.gettempdir()) / f"tavern-openai-clients-{os.getuid()}"
 
 PYTHON = """
 import sys, openai
@@ -113,47 +101,14 @@ def say(request: LlmRequest) -> LlmResponse:
     return said("", ("look", {"at": "sky"})) if last.content == "Look." else said("Hi there.")
 
 
-def installed(name: str, *command: str) -> Path:
-    """Return a folder into which a command has installed; skip where it cannot."""
-    place = PLACE / name
-    if not (place / "installed").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=280, check=False)
-        if done.returncode:
-            pytest.skip(f"{command[0]} could not install {name}: {(done.stderr or done.stdout).strip()[-300:]}")
-        (place / "installed").touch()
-    return place
-
-
-async def passes(web: HttpClient, *command: str | Path, cwd: Path) -> None:
-    url = f"http://127.0.0.1:{web.port}/v1"
-    process = await asyncio.create_subprocess_exec(
-        *map(str, command),
-        *(url, TOKEN),
-        cwd=cwd,
-        env={key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await process.communicate()
-    assert process.returncode == 0 and output.decode().rstrip().endswith("done"), output.decode()[-3000:]
-
-
 @pytest.mark.parametrize(
     ("package", "program"), [("openai", PYTHON), ("langchain-openai", LANGCHAIN), ("litellm", LITELLM)]
 )
 async def test_clients_in_python(bench: AgentBench, web: HttpClient, package: str, program: str) -> None:
     bench.model(say)
-    uv = (sys.executable, "-m", "uv", "pip", "install", "--target", "packages", package)
-    place = await asyncio.to_thread(installed, package, *uv)
-    (place / "client.py").write_text(f"import sys; sys.path.insert(0, 'packages')\n{program}")
-    await passes(web, sys.executable, "-I", "-W", "ignore", place / "client.py", cwd=place)
+    await python_passes(f"http://127.0.0.1:{web.port}/v1", package, program)
 
 
 async def test_the_client_for_node(bench: AgentBench, web: HttpClient) -> None:
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("needs npm: apt install npm")
     bench.model(say)
-    place = await asyncio.to_thread(installed, "node", "npm", "install", "--no-audit", "--no-fund", "openai")
-    (place / "client.mjs").write_text(NODE)
-    await passes(web, "node", place / "client.mjs", cwd=place)
+    await node_passes(f"http://127.0.0.1:{web.port}/v1", "openai", NODE)

@@ -1,0 +1,1 @@
+"""The bodies of requests of the Agent2Agent protocol."""
