@@ -49,6 +49,7 @@ _PROGRAM = Path(__file__).with_name("canary_program.py")
 
 _BOMB = """
 import os, time
+print("began", flush=True)  # before the first of them may have used up what there is
 for _ in range(4):
     if os.fork() == 0:
         kept = []
@@ -58,7 +59,6 @@ for _ in range(4):
                 time.sleep(0.01)
             if len(kept) > 60:
                 time.sleep(30)
-print("began", flush=True)
 time.sleep(30)
 """
 _SLEEPER = """
