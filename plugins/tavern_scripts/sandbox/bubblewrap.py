@@ -3,6 +3,7 @@ program is an unused user without any rights. Whether they hold is found out by 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import secrets
@@ -18,6 +19,7 @@ from tavern_scripts.sandbox.mount_points import MountPoints
 from tavern_scripts.sandbox.resources import process_limits
 from tavern_scripts.sandbox.running import ARGUMENTS, GATE, INFO, Recipe, run_recipe
 from tavern_scripts.sandbox.seccomp import build_filter
+from tavern_scripts.sandbox.writers import let_write, writer_of
 
 _NAMESPACES = (
     "--unshare-pid",
@@ -87,6 +89,8 @@ class Bubblewrap:
         try:
             try:
                 recipe = self._recipe(launch, slot)
+                if recipe.owner is not None and (places := _changed(launch)):
+                    await asyncio.to_thread(_let_write, places, recipe.owner)
                 held = _points.make(launch.mounts)
             except (BadLaunch, OSError) as error:
                 yield SandboxOutput(kind="ended", data=str(error).encode(), reason="broken")
@@ -130,7 +134,8 @@ class Bubblewrap:
             early = [name for name in launch.environment if name.startswith(_BEFORE_THE_PROGRAM)]
             if early:
                 raise BadLaunch(f"a program that root starts in a sandbox is not given the variable {early[0]}")
-            owner = launch.user or _UNUSED + ((os.getpid() & 0xFFFF) << 12) + (slot & 0xFFF)
+            writer = writer_of(changed) if (changed := _changed(launch)) else None
+            owner = launch.user or writer or _UNUSED + ((os.getpid() & 0xFFFF) << 12) + (slot & 0xFFF)
             argv = [*self._argv, *_giving_up(self._setpriv, owner), *launch.argv]
         return Recipe(
             launch=launch,
@@ -157,6 +162,16 @@ def _check_readable(launch: SandboxLaunch) -> None:
                 raise BadLaunch(
                     f"{mount.source} is closed to the user that scripts of root run as: open it with chmod o+rX"
                 )
+
+
+def _changed(launch: SandboxLaunch) -> list[str]:
+    """Return the files and folders that a program may change."""
+    return [mount.source for mount in launch.mounts if mount.mode == "write"]
+
+
+def _let_write(places: list[str], user: int) -> None:
+    for place in places:
+        let_write(place, user)
 
 
 def _giving_up(setpriv: str, owner: int) -> list[str]:

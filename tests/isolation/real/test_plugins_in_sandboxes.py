@@ -126,8 +126,7 @@ async def test_it_sees_its_folder_and_its_data_and_nothing_else_of_the_host(
 async def test_it_reads_and_changes_the_files_that_it_was_granted(tmp_path: Path) -> None:
     (tmp_path / "project" / "notes").mkdir(parents=True)
     (tmp_path / "project" / "notes" / "a.txt").write_text("hello")
-    (tmp_path / "project" / "drafts").mkdir(mode=0o777)
-    (tmp_path / "project" / "drafts").chmod(0o777)
+    (tmp_path / "project" / "drafts").mkdir()
     looking(tmp_path, files={"read": ["notes"], "write": ["drafts"]})
     async with host_of(tmp_path) as host:
         found = await tried(

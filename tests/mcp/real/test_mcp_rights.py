@@ -31,10 +31,8 @@ async def test_servers_have_the_rights_of_their_declaration(
             pytest.skip(f"Landlock: version {landlock.version()}, and for an ordinary user only")
         monkeypatch.setattr(choose, "find_bubblewrap", list)
     for name in ("seen", "changed", "hidden"):
-        (tmp_path / name).mkdir(mode=0o777)
+        (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
-        (tmp_path / name / "file").chmod(0o666)
-        (tmp_path / name).chmod(0o777)
     tmp_path.chmod(0o755)
 
     async def answer(_: web.Request) -> web.Response:
