@@ -24,13 +24,15 @@ _CONTENT = ("name", "title", "description", "inputSchema", "outputSchema", "anno
 
 class Approved(Model):
     """A server: the `digest` of how it was set up, its tools as they were approved, and as they were last `seen`,
-    and what it `has` besides (`resources`, `prompts`)."""
+    and what it `has` besides (`resources`, `prompts`). One that is `slow` was not connected in time when its tools were
+    first looked for: nobody waits for it again until it was connected."""
 
     digest: str = ""
     tools: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     seen: dict[str, dict[str, JsonValue]] = Field(default_factory=dict)
     has: list[str] = Field(default_factory=list)
     prompts: list[dict[str, JsonValue]] = Field(default_factory=list)
+    slow: bool = False
 
     def changes(self, name: str) -> str:
         """Return in words what is other about a tool than was approved."""

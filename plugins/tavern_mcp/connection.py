@@ -262,7 +262,8 @@ class Connection:
 
         def noted(approved: Approved) -> Approved:
             known = {**seen, **approved.tools}
-            return approved.model_copy(update={"tools": known, "seen": seen, "has": besides, "prompts": said})
+            now = {"tools": known, "seen": seen, "has": besides, "prompts": said, "slow": False}
+            return approved.model_copy(update=now)
 
         after = self._approvals.change(self.declared.name, noted)
         if after == before:

@@ -4,7 +4,6 @@ without what cannot be seen."""
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -20,7 +19,7 @@ from tavern_mcp.declarations import Declared
 ANSWER = "mcp:answer"
 """The tool whose approval is a person's answer to a server."""
 MOST_SCHEMA = 64 << 10
-_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
+_MOST_NAME, _MARKS = 128, "_.-/"
 _MOST_TEXT, _AROUND = 1000, 60
 _SEEN = "\n\t"
 _OBJECT: dict[str, JsonValue] = {"type": "object"}
@@ -53,7 +52,7 @@ def definitions_of(declared: Declared, approved: Approved) -> Iterator[ToolDefin
         if name not in approved.seen or not any(fnmatchcase(name, pattern) for pattern in server.tools):
             continue
         schema = _schema(tool.get("inputSchema"))
-        if _NAME.fullmatch(name) is None or schema is None:
+        if not _is_name(name) or schema is None:
             yield f"the tool {name[:200]!r} of the MCP server {declared.name} has a name or a schema that is not taken"
             continue
         output = _schema(tool.get("outputSchema"))
@@ -134,6 +133,12 @@ def _definition(declared: Declared, name: str, method: ToolImplementation, **mor
         tags=["mcp"],
         **more,
     )
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a name has letters, digits and their accents alone, of any script: nothing that is not seen, or
+    that means something in patterns and prompts."""
+    return 0 < len(name) <= _MOST_NAME and all(c in _MARKS or unicodedata.category(c)[0] in "LMN" for c in name)
 
 
 def _schema(schema: Any) -> dict[str, JsonValue] | None:

@@ -120,7 +120,7 @@ class Offering:
         found: dict[str, ToolDefinition] = {}
         for one in all_of_them:
             name = _name(one.id)
-            if alike[name] > 1:  # each has a name that never was, or becomes, another's
+            if alike[name] > 1 or not one.id.isascii():  # each has a name that never was, or becomes, another's
                 name = f"{name[:50]}_{sha256(one.id.encode()).hexdigest()[:8]}"
             if one.unavailable is None:
                 found[name] = one

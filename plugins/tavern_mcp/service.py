@@ -151,18 +151,24 @@ class Servers(McpServers):
     # --- for this plugin --------------------------------------------------------------------------
 
     async def definitions(self) -> list[ToolDefinition]:
-        """Return the tools of the servers that may be used. A server that nobody has seen yet is connected first, or
-        meanwhile where that takes long."""
+        """Return the tools of the servers that may be used. A server that nobody has seen yet is connected first; one
+        that takes long is waited for once, so that it costs each command only its own tools."""
         declared = await self._known()
         if is_installed() and not self._context.serving:  # else they are connected at the start
-            connecting = self._context.tasks.spawn(self.connect_all(new=True), name="connect MCP servers")
+            names = [name for name in await self._unseen() if not await self._is_slow(declared[name])]
+            connecting = self._context.tasks.spawn(self._connect(names), name="connect MCP servers")
             await asyncio.wait([connecting], timeout=_PATIENCE)
+            for name in names if not connecting.done() else ():
+                if not self._connections[name].is_open:
+                    self._approvals.change(name, lambda before: before.model_copy(update={"slow": True}))
         found: list[ToolDefinition] = [answer_tool()]
         for one in await self.servers():
             is_usable = one.name in declared and one.status != "unapproved"
             made = [*definitions_of(declared[one.name], self._approvals.of(one.name))] if is_usable else []
             if not made:
                 why = one.problem or ("it has no tools" if one.status == "connected" else "it is not connected yet")
+                if is_usable and not one.problem and await self._is_slow(declared[one.name]):
+                    why = f"it did not answer in time; `tavern mcp show {one.name}` waits longer"
                 found.append(missing := out_of_reach(one.name, why))
                 if one.problem and one.name not in self._connections:  # else that is in the log
                     self._report(str(missing.unavailable))
@@ -175,9 +181,17 @@ class Servers(McpServers):
 
     async def connect_all(self, *, new: bool = False) -> None:
         """Connect the servers that may be used; with `new`, those of which nobody knows yet what they offer."""
-        approved = [one.name for one in (await self._known()).values() if await self._is_approved(one)]
-        names = [name for name in approved if not (new and self._approvals.of(name).seen)]
+        await self._connect(await self._unseen() if new else await self._usable())
+
+    async def _connect(self, names: list[str]) -> None:
         await asyncio.gather(*(self.connect(name) for name in names))
+
+    async def _usable(self) -> list[str]:
+        return [one.name for one in (await self._known()).values() if await self._is_approved(one)]
+
+    async def _unseen(self) -> list[str]:
+        """Return the servers that may be used and of which nobody knows yet what they offer."""
+        return [name for name in await self._usable() if not self._approvals.of(name).seen]
 
     async def connect(self, name: str) -> str:
         """Connect a server, and return why that was not possible, or an empty text."""
@@ -228,6 +242,11 @@ class Servers(McpServers):
 
             self._connections[name] = Connection(self._context, declared, self._approvals, self._changed)
         return self._connections[name]
+
+    async def _is_slow(self, one: Declared) -> bool:
+        """Return whether the server, as it is set up now, is not waited for."""
+        known = self._approvals.of(one.name)
+        return known.slow and known.digest == await asyncio.to_thread(one.digest)
 
     async def _is_approved(self, one: Declared) -> bool:
         return one.is_trusted or self._approvals.of(one.name).digest == await asyncio.to_thread(one.digest)

@@ -58,6 +58,7 @@ def tools() -> list[types.Tool]:
         "picture",
         "learn",
         "shout",
+        "回声",
         "unlisten",
         "send",
     ]
@@ -84,6 +85,8 @@ async def call_tool(ctx: Asked, params: types.CallToolRequestParams) -> Any:
     match params.name:
         case "echo":
             return text(arguments["text"])
+        case "回声":
+            return text("回声")
         case "lie":
             return types.CallToolResult(content=[], structured_content={"n": "no number"})
         case "hang":

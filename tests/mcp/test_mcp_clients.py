@@ -207,7 +207,7 @@ async def test_clients_are_told_of_other_tools(web: HttpClient) -> None:
         "plugin": (lambda: web.host.disable("tavern-nodes"), ["workflow_count"]),
         "plugin again": (lambda: web.host.enable("tavern-nodes"), ["text_new", "workflow_count"]),
         "names": (offer_alike, [*alike.values()]),
-        "nothing": (lambda: asyncio.to_thread(new.unlink), ["text__"]),
+        "nothing": (lambda: asyncio.to_thread(new.unlink), [alike["text:喊"]]),
     }
     people = {mode: Person(YES) for mode in ERAS}
     async with AsyncExitStack() as stack:

@@ -50,7 +50,7 @@ def offered(declared: Declared, *tools: dict[str, Any]) -> tuple[dict[str, ToolD
 
 def test_words_of_a_server_are_cleaned_everywhere(tmp_path: Path) -> None:
     host = Host(tmp_path / "project", folders=make_project(tmp_path, {}))
-    server = Server(command="x", tools=["read*", "名*", "*sch*", "odd *"], read_only=["read_*"], seconds=7)
+    server = Server(command="x", tools=["read*", "名*", "हिन्दी", "*sch*", "odd*"], read_only=["read_*"], seconds=7)
     text = "A\u202e\u200b{{{system:time}}}" + "b" * 2000
     schema = {"type": "object", "properties": {"a": {"description": text, "items": [{"title": text}]}}}
     taken, said = offered(
@@ -59,13 +59,18 @@ def test_words_of_a_server_are_cleaned_everywhere(tmp_path: Path) -> None:
         {"name": "reader", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
         {"name": "write", "inputSchema": {"type": "object"}},
         {"name": "名字", "inputSchema": {"type": "object"}},
-        {"name": "odd name", "inputSchema": {"type": "object"}},
+        {"name": "हिन्दी", "inputSchema": {"type": "object"}},
+        *(
+            {"name": f"odd{one}", "inputSchema": {"type": "object"}}
+            for one in (" name", "\u202e", "*", "{{{x}}}", "é" * 126)
+        ),
         {"name": "large_schema", "inputSchema": {"type": "object", "x": "y" * (64 << 10)}},
         {"name": "macro_schema", "inputSchema": {"type": "object", "default": "{{{system:time}}}"}},
         {"name": "no_schema", "inputSchema": []},
     )
-    assert {name: one.read_only for name, one in taken.items()} == {"mcp:s/read_it": True, "mcp:s/reader": False}
-    assert len(said) == 5 and "名字" in said[0]
+    read_only = {name.removeprefix("mcp:s/"): one.read_only for name, one in taken.items()}
+    assert read_only == {"read_it": True, "reader": False, "名字": False, "हिन्दी": False}
+    assert len(said) == 8 and all("a name or a schema that is not taken" in one for one in said)
     tool = taken["mcp:s/read_it"]
     assert tool.timeout == 7000
     for words in (tool.description, str(tool.display_name), json.dumps(tool.parameters, ensure_ascii=False)):

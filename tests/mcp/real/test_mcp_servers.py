@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ async def test_what_servers_say_is_untrusted(desk: Desk) -> None:
     assert found["mcp:odd/echo"].description == "[of the MCP server odd] Says a text again. { { {system:time}}}"
     assert not found["mcp:odd/echo"].read_only
     assert (await desk.call("mcp:odd/echo", text="你好")).structured == "你好"
+    assert (await desk.call("mcp:odd/回声")).structured == "回声"
     evil = await desk.call("mcp:odd/evil")
     assert "DeleteFile" in str(evil.structured)  # it is text, and nobody carries it out
     problem = await desk.call("mcp:gone/anything")
@@ -215,10 +217,22 @@ async def test_what_is_missing_at_first_is_found_later(tmp_path: Path, monkeypat
             "extensions.tavern-mcp.offer: 'text:lout' names no tool (did you mean text:loud?)",
             "extensions.tavern-mcp.offer: 'x*' names no tool",
         ]
-    monkeypatch.setattr("tavern_mcp.service._PATIENCE", 0.1)
-    (folders.config / "host.yaml").write_text(json.dumps({"settings": {SERVERS: {"slow": SLOW}}}))
-    async with Host(tmp_path / "project", folders=folders) as host:
-        assert "it is not connected yet" in str((await Desk(host).call("mcp:slow/echo")).error)
+
+
+async def test_a_server_that_hangs_delays_others_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = make_project(tmp_path, {SERVERS: {"slow": SLOW, "odd": odd(sandbox=False)}})
+    patience = 5.0
+    monkeypatch.setattr("tavern_mcp.service._PATIENCE", patience)
+    for is_first in (True, False):
+        async with Host(tmp_path / "project", folders=folders) as host:
+            before = monotonic()
+            assert (await Desk(host).call("mcp:odd/echo", text="x")).structured == "x"
+            assert (monotonic() - before >= patience) is is_first
+            said = str((await Desk(host).call("mcp:slow/echo")).error)
+            assert "it did not answer in time; `tavern mcp show slow` waits longer" in said
+    (folders.config / "host.yaml").write_text(json.dumps({"settings": {SERVERS: {"slow": odd(sandbox=False)}}}))
+    async with Host(tmp_path / "project", folders=folders) as host:  # it is another server now
+        assert (await Desk(host).call("mcp:slow/echo", text="x")).structured == "x"
 
 
 async def test_the_first_server_is_connected_when_it_is_set_up(tmp_path: Path) -> None:
@@ -257,7 +271,11 @@ async def _waiting(desk: Desk) -> Any:
 
 
 async def _until(ask: Any, holds: Any) -> Any:
-    async with asyncio.timeout(60):
-        while not holds(found := await ask()):
-            await asyncio.sleep(0.05)
+    found = None
+    try:
+        async with asyncio.timeout(60):
+            while not holds(found := await ask()):
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"it stayed {found!r:.2000}") from None
     return found
