@@ -29,6 +29,13 @@ def tavern_register_routes() -> list[RouteInfo]:
         ),
         RouteInfo(
             method="GET",
+            path="/docs",
+            handler="tavern_studio.page:documentation",
+            summary="Lead to the documentation, which the page shows.",
+            status=302,
+        ),
+        RouteInfo(
+            method="GET",
             path="/sandbox",
             handler="tavern_studio.sandbox:frame",
             summary="The document in which a sandboxed panel of a plugin runs.",

@@ -40,6 +40,11 @@ async def index(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return _page(request, context, f"<main><h1>tavern-host</h1><p>{missing}</p><pre>{escape(reason)}</pre></main>")
 
 
+async def documentation(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Lead to the documentation in the page."""
+    return HttpResponse(status=302, headers={"Location": f"{urlsplit(request.base).path}/#/docs"})
+
+
 async def api(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Return the page that reads `/api/openapi.json` and sends requests."""
     section = (

@@ -17,6 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FRONTEND = Path(__file__).parent
+DOCS = FRONTEND.parents[2] / "docs"
 WEB = FRONTEND.parent / "web"
 BUILT_FROM = WEB / "sources.sha256"
 PROBLEM = WEB / "problem.txt"
@@ -56,12 +57,13 @@ def is_current() -> bool:
 
 
 def hash_of_sources() -> str:
-    """Return a hash (SHA-256) over the names and contents of all sources."""
+    """Return a hash (SHA-256) over the names and contents of all sources, the documentation among them."""
     digest = hashlib.sha256()
-    for path in sorted(FRONTEND.rglob("*")):
-        parts = path.relative_to(FRONTEND)
-        if path.is_file() and not any(part in _GENERATED for part in parts.parts):
-            digest.update(f"{parts.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    for folder in (FRONTEND, DOCS):
+        for path in sorted(folder.rglob("*")):
+            parts = path.relative_to(folder)
+            if path.is_file() and not any(part in _GENERATED for part in parts.parts):
+                digest.update(f"{parts.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
 
 

@@ -1,6 +1,7 @@
 import vue from "@vitejs/plugin-vue";
 import { readFileSync } from "node:fs";
 import { defineConfig } from "vitest/config";
+import { manual } from "./manual.ts";
 
 /** The module `virtual:access`: which access each operation of the server needs, by its OpenAPI document. */
 function access() {
@@ -21,10 +22,20 @@ function access() {
   };
 }
 
+/** The module `virtual:manual`: the documentation, as `manual.ts` gathers it. */
+function documentation() {
+  const name = "virtual:manual";
+  return {
+    name,
+    resolveId: (id: string) => (id === name ? `\0${name}` : undefined),
+    load: (id: string) => (id === `\0${name}` ? `export default JSON.parse(${JSON.stringify(manual())})` : undefined),
+  };
+}
+
 // The page is written by the server, which names `studio.js`, `studio.css`, and in its import map `vue.js`; everything else
 // is found from there. Plugins get the whole of Vue, with the Options API.
 export default defineConfig({
-  plugins: [vue(), access()],
+  plugins: [vue(), access(), documentation()],
   base: "./",
   define: { __VUE_OPTIONS_API__: "true", __VUE_I18N_LEGACY_API__: "false", __INTLIFY_PROD_DEVTOOLS__: "false" },
   build: {

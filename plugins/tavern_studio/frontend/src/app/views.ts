@@ -6,6 +6,7 @@ import {
   FileText,
   House,
   LayoutDashboard,
+  LibraryBig,
   MessageSquare,
   Puzzle,
   Settings,
@@ -47,6 +48,7 @@ const ALL: Omit<View, "routes">[] = [
   { id: "runs", path: "/runs", icon: Activity, place: "top", isWide: true, reads: "GET /api/runs" },
   { id: "triggers", path: "/triggers", icon: AlarmClock, place: "top", isWide: true, reads: "GET /api/triggers" },
   { id: "files", path: "/files", icon: FileText, place: "top", isWide: true, reads: "GET /api/files" },
+  { id: "manual", path: "/docs", icon: LibraryBig, place: "bottom", isWide: true },
   { id: "plugins", path: "/plugins", icon: Puzzle, place: "bottom", reads: "GET /api/plugins" },
   { id: "settings", path: "/settings", icon: Settings, place: "bottom" },
 ];
