@@ -34,7 +34,8 @@ class _Document:
         """Add a route."""
         info, tag = route.info, "host" if route.plugin == "tavern-host" else route.plugin
         path = _PARAMETER.sub(r"{\1}", info.path)
-        name = "_".join(re.findall(r"\w+", f"{info.method.lower()} {path.removeprefix('/api')}"))
+        verb = "follow" if info.status == 302 else info.method.lower()  # `/docs` leads to the page, `/api/docs` is one
+        name = "_".join(re.findall(r"\w+", f"{verb} {path.removeprefix('/api')}"))
         operation: dict[str, Any] = {"operationId": name, "summary": info.summary, "tags": [tag]}
         parameters = [_parameter("path", name, {"type": "string"}) for name in _PARAMETER.findall(info.path)]
         if info.query in route.schemas:
