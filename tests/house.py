@@ -30,7 +30,7 @@ CONTRACT_FILES = 28
 PLUGINS = {
     "a2a": 550, "accounts": 1_250, "agents": 6_500, "assistant": 2_300, "containers": 500, "dask": 950, "devtools": 1_250,
     "engine": 10_600, "isolation": 4_000, "knowledge": 2_520, "llm": 4_000, "mcp": 1_950, "nodes": 5_550,
-    "openai": 1_150, "operations": 2_610, "packages": 1_000, "panels": 1_250, "postgres": 900,
+    "openai": 1_150, "operations": 2_620, "packages": 1_000, "panels": 1_250, "postgres": 900,
     "scripts": 10_400, "tam": 2_040, "tools": 10_400, "triggers": 1_800, "wasm": 450, "workflows": 3_700,
     "worlds": 1_250,
 }  # fmt: skip

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from ssl import CERT_NONE, create_default_context
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.errors import ErrorInfo, ServiceUnavailable, error_of
@@ -58,6 +62,22 @@ async def handed_over(
     except (ClientError, TimeoutError):
         pass
     raise ServiceUnavailable(f"{where} has stopped; `tavern runs list` shows what became of its runs")
+
+
+async def answer_of(server: Server, path: str) -> Any:
+    """Return the JSON that a server answers below `/api/`. Raises its `TavernError`, and `ServiceUnavailable` where it
+    is gone."""
+    asked = Request(f"{server.address}/api/{path}", headers={"Authorization": f"Bearer {server.token}"})
+    trusting = create_default_context()  # it is on this machine,
+    trusting.check_hostname, trusting.verify_mode = False, CERT_NONE
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=trusting))
+    try:
+        return json.loads(await asyncio.to_thread(lambda: opener.open(asked, timeout=_SILENCE).read()))
+    except HTTPError as error:
+        problem = json.loads(error.read())
+        raise error_of(ErrorInfo(code=problem["code"], message=problem["detail"])) from None
+    except OSError:
+        raise ServiceUnavailable(f"the server at {server.address} (process {server.process}) has stopped") from None
 
 
 async def _events(stream: StreamReader) -> AsyncIterator[tuple[str, Any]]:

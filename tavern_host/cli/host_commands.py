@@ -105,7 +105,14 @@ def _new_project(folder: str, *, is_empty: bool) -> Path:
 
 async def list_plugins(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator[CommandOutput]:
     """List all plugins."""
-    plugins = await _checked(make_host()) if arguments["check"] else make_host().link()
+    host = make_host()
+    if arguments["check"]:
+        plugins = await _checked(host)
+    elif (server := _server(host, arguments)) is not None:
+        yield CommandOutput(kind="progress", text=_AS_SERVED.format(server.address, server.process))
+        plugins = [PluginInfo.model_validate(one) for one in await _asked(server, host, "plugins")]
+    else:
+        plugins = host.link()
     rows = [[p.name, p.version, say(p.state.value), p.source, _times(p), _reason(p)] for p in plugins]
     columns = ["name", "version", "state", "source", "ms", "what to know"]
     yield CommandOutput(kind="table", columns=columns, rows=rows)
@@ -113,6 +120,20 @@ async def list_plugins(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncI
     bad = [plugin.name for plugin in _out_of_order(plugins)]
     if arguments["strict"] and bad:
         yield CommandOutput(kind="failure", text=f"not in order: {', '.join(bad)}", exit_code=1)
+
+
+_AS_SERVED = "As the server at {} (process {}) has them; --here looks here."
+
+
+def _server(host: Host, arguments: dict[str, Any]) -> Any:
+    """Return the server of the project, which knows how its plugins stand, where there is one and it is to be asked."""
+    from tavern_host.server.holder import server_of
+
+    return server_of(host.folders, host.project) if arguments["asks_server"] else None
+
+
+async def _asked(server: Any, host: Host, path: str) -> Any:
+    return await first_party_part("handing_over:answer_of")(server, f"projects/{host.project.id}/{path}")
 
 
 async def _checked(host: Host) -> list[PluginInfo]:
@@ -129,6 +150,9 @@ async def show_plugin(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIt
     host = make_host()
     host.link()
     plugin = host.plugin(arguments["name"])
+    if (server := _server(host, arguments)) is not None:
+        yield CommandOutput(kind="progress", text=_AS_SERVED.format(server.address, server.process))
+        plugin = PluginInfo.model_validate(await _asked(server, host, f"plugins/{quote(plugin.name)}"))
     named = " ".join(filter(None, (plugin.name, plugin.version)))
     yield CommandOutput(kind="message", text=f"{say(plugin.display_name)} ({named}) — {say(plugin.state.value)}")
     lines: list[str] = []
@@ -178,7 +202,8 @@ async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
 
 def _command(name: str, help: str, handler: HostCommand, *parameters: CommandParameter) -> CommandInfo:
     about = CommandGroup(help=_PLUGINS if name.startswith("plugins ") else "", section=_SECTIONS.get(name, "plugins"))
-    return CommandInfo(name=name, help=help, handler=handler, group=about, parameters=[*parameters])
+    asks = name in ("plugins list", "plugins show")
+    return CommandInfo(name=name, help=help, handler=handler, group=about, parameters=[*parameters], at_server=asks)
 
 
 _PLUGINS = "See, install, review and isolate plugins; make one."

@@ -185,7 +185,8 @@ async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> i
         invocation = parse(infos, rest, STREAMS.out)
         if invocation is None:
             return 0
-        arguments = {**invocation.arguments, "strict": options["strict"]}
+        asks = not (options["dev"] or options["no_plugin"] or options["no_plugins"] or invocation.here)
+        arguments = {**invocation.arguments, "strict": options["strict"], "asks_server": asks}
         try:
             return await _show(run_host_command(invocation.command, make_host, arguments), invocation.as_json)
         finally:

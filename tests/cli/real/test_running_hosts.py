@@ -87,3 +87,35 @@ async def test_a_plugin_being_written_reloads_itself(tmp_path: Path) -> None:
                 assert line.endswith(told) or told in line, line
         assert (await decide(project, "reload", "brew")).out.endswith("brew is started\n")
         assert (await decide(project, "reload", "brow")).error.startswith("Error: there is no plugin 'brow'")
+
+
+async def test_lists_say_how_plugins_stand_at_the_server(tmp_path: Path) -> None:
+    project = await new_project(tmp_path)
+    write_plugin(project / "plugins" / "acme", {"__init__.py": "X = 1"})
+    await decide(project, "grant", "acme")
+    async with serving(project) as server:
+        told = f"As the server at {server.base} (process {server.process.pid}) has them; --here looks here."
+        write_plugin(project / "plugins" / "acme", {"__init__.py": BROKEN})
+        with Failures() as failures:
+            with failures.row("list"):
+                listed = await decide(project, "list", "--json")
+                states = {one["name"]: one["state"] for one in listed.json()}
+                assert (states["tavern-llm"], states["acme"]) == ("started", "started")
+                assert listed.json() == await server.get("/api/plugins")
+            with failures.row("show"):
+                shown = await decide(project, "show", "acme")
+                assert (told in shown.err, shown.out.splitlines()[0]) == (True, "acme (acme 1.0.0) — started")
+            for words in ("grant", "disable", "enable"):
+                await decide(project, words, "acme")
+            with failures.row("what failed there"):
+                shown = await decide(project, "show", "acme")
+                assert "— failed" in shown.out.splitlines()[0] and "__init__.py:2:12" in shown.out
+                listed = await decide(project, "list")
+                assert (told in listed.err, "failed" in listed.out) == (True, True)
+            for words in (("list", "--here"), ("show", "acme", "--here")):
+                with failures.row(words):
+                    here = await decide(project, *words)
+                    assert told not in here.err and "failed" not in here.out
+            with failures.row("other plugins than the server's"):
+                here = await asyncio.to_thread(tavern, "--project", project, "--no-plugins", "plugins", "list")
+                assert told not in here.err and "discovered" in here.out
