@@ -34,6 +34,9 @@ def tavern_register_commands() -> list[CommandInfo]:
             _OUTSIDE,
         ),
         _command(
+            "rollback", "Use the version before an upgrade again, with its grant.", _named("name", "The plugin's name.")
+        ),
+        _command(
             "uninstall",
             "Remove an installed plugin; its data stay.",
             _named("name", "The plugin's name."),
@@ -56,6 +59,7 @@ def tavern_register_routes() -> list[RouteInfo]:
         ("GET", "/api/packages/index", "search_index", "Search the operator's index of plugins.", found),
         ("POST", "/api/packages", "install", "Install a plugin for the host alone.", asked),
         ("POST", "/api/packages/{name}/upgrade", "upgrade", "Install another version of a plugin.", asked),
+        ("POST", "/api/packages/{name}/rollback", "rollback", "Use the version before an upgrade again.", change),
         ("DELETE", "/api/packages/{name}", "uninstall", "Remove an installed plugin; its data stay.", change),
     )
     return [RouteInfo.of_module("tavern_packages.web", *row) for row in rows]

@@ -29,6 +29,7 @@ from tavern_packages.store import PackageStore
 
 _OPERATOR = "user:operator"
 _BROKEN = frozenset({PluginState.INVALID, PluginState.INCOMPATIBLE, PluginState.FAILED})
+_ROLLED_BACK = "plugin.rolled_back"
 _NOT_RELOADED = "not reloaded"
 """What the problems of a version begin with whose load did not succeed, so that another stays in use."""
 
@@ -73,6 +74,17 @@ class Changes:
         by_index = bool(self.sources.index) and not options.outside_index
         return await self._put(text or (before.plugins[0] if by_index else before.distribution), before, options)
 
+    async def rollback(self, name: str) -> PackageChange:
+        """Put the version before in the place of the one that is in use, granted in this project if it was. Raises
+        `Conflict` where none is kept."""
+        with self.store.changing():
+            known, now = self.store.read(), self.store.find(name)
+            before = now.previous
+            if before is None or not (self.store.folder / before.folder).is_dir():
+                raise Conflict(f"no version of {now.distribution} from before {now.version} is kept")
+            was_granted = set(before.plugins) <= set(now.previous_granted)
+            return await self._change(before, now, known, Options(grant=was_granted), _ROLLED_BACK)
+
     async def uninstall(self, name: str, *, purge: bool) -> PackageChange:
         """Remove an installed plugin; with `purge` also its data in this project, for which no host may run then."""
         state = self._folders.project_state(self._context.project)
@@ -106,6 +118,9 @@ class Changes:
                 known.get(before.distribution) if before is not None else None
             )  # another command may have changed it
             wanted = await self.sources.find(text, work, options)
+            there = known.get(wanted.distribution or "")
+            if before is None and there is not None and await options.replace(there, wanted.requested):
+                before = there
             others = [one for one in known.values() if one != before]
             environment = [place for place in sys.path if not Path(place).is_relative_to(self.store.folder)]
             here = await asyncio.to_thread(versions, environment)
@@ -121,7 +136,7 @@ class Changes:
                 is_same = before is not None and (before.version, before.sha256) == (package.version, package.sha256)
                 if before is not None and is_same and not wanted.build:
                     return PackageChange(package=before, before=before.version, changed=False)
-                return await self._change(package, before, known, options)
+                return await self._change(package, before, known, options, "plugin.upgraded")
             finally:
                 if all(self.store.folder / one.folder != folder for one in self.store.read().values()):
                     await asyncio.to_thread(self.store.remove, folder)
@@ -152,9 +167,10 @@ class Changes:
         )
 
     async def _change(
-        self, package: Package, before: Package | None, known: Mapping[str, Package], options: Options
+        self, package: Package, before: Package | None, known: Mapping[str, Package], options: Options, action: str
     ) -> PackageChange:
-        """Let a package be in use that is in its folder, unless that would not go well."""
+        """Let a package be in use that is in its folder, unless that would not go well; the audit log calls it
+        `action` where there was one before."""
         after = {**known, package.distribution: package}
         change = PackageChange(package=package, before=before.version if before is not None else None)
         async with self._host() as host, self._host(after) as staged:
@@ -162,6 +178,12 @@ class Changes:
             _check_others(host.plugins(), staged.plugins(), f"with {package.distribution} {package.version}", package)
             was = [one for one in host.plugins() if before is not None and one.name in before.plugins]
             in_use = any(one.state is not PluginState.NEEDS_REVIEW for one in was)
+            if before is not None:
+                granted_before = [one.name for one in was if all(p.granted for p in one.permissions)]
+                kept = before.model_copy(update={"previous": None, "previous_granted": []})
+                package = package.model_copy(update={"previous": kept, "previous_granted": granted_before})
+                after[package.distribution] = package
+                change = change.model_copy(update={"package": package})
             missing = {
                 one.name: [p for p in one.permissions if not (in_use and p.granted)]
                 for one in plugins
@@ -173,9 +195,9 @@ class Changes:
             if not self._is_running and (is_granted or not missing):
                 await self._check_loading(package, after)
             granted = [*missing] if is_granted else []
-            async with self._decision(
-                host, "plugin.installed" if before is None else "plugin.upgraded", package, before
-            ):
+            if action == _ROLLED_BACK and is_granted:  # what only the newer version asked for is taken back
+                granted = [one.name for one in plugins]
+            async with self._decision(host, "plugin.installed" if before is None else action, package, before):
                 for name in granted:
                     await staged.grant(name, call=self._call)
                 self.store.write(after)
@@ -233,7 +255,7 @@ class Changes:
     def _decision(
         self, host: Host, action: str, package: Package, before: Package | None = None
     ) -> contextlib.AbstractAsyncContextManager[None]:
-        details = package.to_json()
+        details = package.model_copy(update={"previous": None, "previous_granted": []}).to_json()
         if before is not None:
             details["before"] = before.version
         actor = self._call.principal if self._call is not None else _OPERATOR

@@ -7,10 +7,12 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from packaging.version import Version
+
 from tavern_host import CommandOutput, Folders, PluginContext
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.languages import say
-from tavern_host.contracts.packages import PackageChange
+from tavern_host.contracts.packages import Package, PackageChange
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.reviews import asked_for
 from tavern_packages.changes import Changes
@@ -31,6 +33,13 @@ async def upgrade(arguments: dict[str, Any], context: PluginContext) -> Output:
     """Put another version of a plugin in the place of the one that is installed."""
     change = await _changes(context).upgrade(arguments["name"], arguments.get("what"), _options(arguments))
     for output in _shown(change, "upgraded"):
+        yield output
+
+
+async def rollback(arguments: dict[str, Any], context: PluginContext) -> Output:
+    """Put the version before in the place of the one that is in use."""
+    change = await _changes(context).rollback(arguments["name"])
+    for output in _shown(change, "in use again"):
         yield output
 
 
@@ -63,19 +72,36 @@ def _changes(context: PluginContext) -> Changes:
 
 
 def _options(arguments: dict[str, Any]) -> Options:
-    return Options(arguments["grant"], arguments["build"], arguments["outside_index"], ask=_ask)
+    return Options(arguments["grant"], arguments["build"], arguments["outside_index"], ask=_ask, replace=_replace)
+
+
+async def _replace(there: Package, requested: str) -> bool:
+    """Ask the person at the terminal, if there is one, whether what was to be installed may replace what is there."""
+    if not _is_somebody_there():
+        return False
+    text = f"{there.distribution} {there.version} is installed. Put {requested} in its place? [y/N] "
+    print(say(text), end="", file=sys.stderr, flush=True)
+    return await _says_yes()
 
 
 async def _ask(asked: Mapping[str, list[PermissionInfo]]) -> bool:
     """Show the person at the terminal what plugins ask for; return whether they grant it, False where there is
     nobody."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _is_somebody_there():
         return False
     for name, permissions in asked.items():
         print(say(f"{name} asks for"), file=sys.stderr)
         for one in permissions:
             print(f"  {say(one.level):10} {one.name}: {say(one.description)}", file=sys.stderr)
     print(say("Nothing of it was run yet. Grant it? [y/N] "), end="", file=sys.stderr, flush=True)
+    return await _says_yes()
+
+
+def _is_somebody_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def _says_yes() -> bool:
     answer = await asyncio.to_thread(sys.stdin.readline)
     return answer.strip().lower() in ("y", "yes")
 
@@ -92,7 +118,9 @@ def _shown(change: PackageChange, done: str) -> list[CommandOutput]:
         outputs.append(_text(f"{names} {version} is installed, and there is nothing else to install."))
     else:
         came = "".join(f", with {name} {found}" for name, found in package.dependencies.items())
-        was = f" from {change.before}" if change.before is not None else ""
+        if change.before is not None and done != "in use again":
+            done = "downgraded" if Version(version) < Version(change.before) else "upgraded"
+        was = f" from {change.before}" if change.before is not None and done != "in use again" else ""
         outputs.append(_text(f"{names} {version} is {done}{was}{came}."))
         outputs += [_text(f"Next: `tavern plugins grant {plugin}`.") for plugin in change.missing]
         outputs += [_text(line) for line in change.running]

@@ -25,6 +25,7 @@ from tavern_host import PluginContext
 from tavern_host.common.proxies import failed
 from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured, NotFound, ServiceUnavailable, describe
 from tavern_host.contracts.names import did_you_mean
+from tavern_host.contracts.packages import Package
 from tavern_host.contracts.plugins import MANIFEST, PermissionInfo
 from tavern_host.contracts.wire import Model
 from tavern_packages.installer import Wanted
@@ -61,16 +62,23 @@ async def nobody(asked: Mapping[str, list[PermissionInfo]]) -> bool:
     return False
 
 
+async def nobody_replaces(there: Package, requested: str) -> bool:
+    """Return that nobody is there who could say so."""
+    return False
+
+
 @dataclass(frozen=True)
 class Options:
     """How a plugin is installed; `remote`: by a client, who may name no file of this machine. `ask` shows somebody what
-    plugins ask for, by name, before anything of them is imported, and returns whether they grant it."""
+    plugins ask for, by name, before anything of them is imported, and returns whether they grant it; `replace` whether
+    another version may take the place of the one that is installed, where it was to be installed."""
 
     grant: bool = False
     build: bool = False
     outside_index: bool = False
     remote: bool = False
     ask: Ask = nobody
+    replace: Callable[[Package, str], Awaitable[bool]] = nobody_replaces
 
 
 @dataclass(frozen=True)

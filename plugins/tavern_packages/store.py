@@ -83,8 +83,11 @@ class PackageStore:
             folder.parent.rmdir()
 
     def remove_unused(self) -> None:
-        """Remove the folders of versions that are no longer in use, and those that a kill left unfinished."""
-        used = {self.folder / package.folder for package in self.read().values()}
+        """Remove the folders of versions that are neither in use nor the ones before, and those that a kill left
+        unfinished."""
+        known = self.read().values()
+        kept = [*known, *(package.previous for package in known if package.previous is not None)]
+        used = {self.folder / package.folder for package in kept}
         for place in self.folder.glob("*/*"):
             if place not in used and place.is_dir() and not place.is_symlink():
                 self.remove(place)

@@ -66,6 +66,11 @@ async def upgrade(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return _answer(await _changes(request, context).upgrade(request.parameters["name"], asked.what, _options(asked)))
 
 
+async def rollback(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Put the version before in the place of the one that is in use."""
+    return _answer(await _changes(request, context).rollback(request.parameters["name"]))
+
+
 async def uninstall(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Remove a plugin that was installed; its data stay."""
     return _answer(await _changes(request, context).uninstall(request.parameters["name"], purge=False))

@@ -253,6 +253,65 @@ def test_an_upgrade_that_asks_for_more_is_reviewed(project: Path, operator_folde
     assert ran.code == 2 and "remove it and install again" in ran.err
 
 
+def test_the_version_before_comes_back_with_its_grant(project: Path, operator_folders: Path) -> None:
+    def state() -> tuple[str, str, list[str], bool]:
+        info = shown(project, "acme")
+        names = sorted(one["name"] for one in info["permissions"])
+        return info["version"], info["state"], names, all(one["granted"] for one in info["permissions"])
+
+    def grants() -> str:
+        return "".join(path.read_text() for path in (operator_folders / "state").rglob("grants.json"))
+
+    assert plugins(project, "install", "acme==1.0.0", "--grant").code == 0
+    none = plugins(project, "rollback", "acme")
+    assert (none.code, none.error) == (2, "Error: no version of acme from before 1.0.0 is kept")
+    old, grants_before = state(), grants()
+    assert plugins(project, "upgrade", "acme", "acme==1.2.0", "--grant").code == 0
+    new, grants_after = state(), grants()
+    assert (new[0], len(new[2]) > len(old[2])) == ("1.2.0", True)
+    assert plugins(project, "upgrade", "acme", "acme==1.2.0").code == 0  # what is kept is not tidied away
+
+    back = plugins(project, "rollback", "acme")
+    assert (back.code, back.out.splitlines()[0]) == (0, "acme 1.0.0 is in use again, with dep-a 1.0."), back
+    assert (state(), _without_times(grants())) == (old, _without_times(grants_before))
+    again = plugins(project, "rollback", "acme")
+    assert again.code == 0
+    assert (state(), _without_times(grants())) == (new, _without_times(grants_after))
+    downgraded = plugins(project, "upgrade", "acme", "acme==1.1.0")
+    assert downgraded.code == 0 and "acme 1.1.0 is downgraded from 1.2.0" in downgraded.out
+    assert plugins(project, "upgrade", "acme", "acme==1.1.0").code == 0  # the next command tidies up
+    assert len([*packages(operator_folders).glob("acme/*")]) == 2
+    assert plugins(project, "uninstall", "acme").code == 0
+
+
+def _without_times(text: str) -> str:
+    return re.sub(r'"[0-9]{4}-[0-9]{2}-[^"]*"', "", text)
+
+
+def test_what_is_installed_over_an_older_version_is_an_upgrade_if_somebody_says_so(project: Path) -> None:
+    assert plugins(project, "install", "acme==1.0.0", "--grant").code == 0
+    for answers, version, said in (
+        (["n\n"], "1.0.0", b"`tavern plugins upgrade acme`"),
+        (["y\n", "y\n"], "1.2.0", b""),
+    ):
+        terminal, theirs = pty.openpty()
+        words = ("--project", str(project), "plugins", "install", "acme==1.2.0")
+        with subprocess.Popen([*COMMAND, *words], stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as asking:
+            os.close(theirs)
+            seen = b""
+            for number, answer in enumerate(answers, 1):
+                while seen.count(b"[y/N]") < number:
+                    seen += os.read(terminal, 1024)
+                os.write(terminal, answer.encode())
+            asking.communicate()
+            with contextlib.suppress(OSError):
+                seen += os.read(terminal, 65536)
+        os.close(terminal)
+        assert b"acme 1.0.0 is installed. Put acme==1.2.0 in its place? [y/N]" in seen
+        assert said in seen
+        assert shown(project, "acme")["version"] == version
+
+
 def test_a_source_is_built_where_that_is_asked_for(project: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
