@@ -34,6 +34,8 @@ MAX_MESSAGES = 100
 MAX_SCANNED = 200_000
 """How many characters of the last messages are searched for keys."""
 MAX_USED = 10_000
+PLACEMENT = "placement:"
+"""How the tag begins that says where a lorebook wants an entry."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ def _chance(seed: str, base: str, id: str) -> float:
 
 
 def _active(base: str, entry: KnowledgeEntry, reasons: list[str]) -> ActiveEntry:
-    usage = entry.usage_metadata
+    usage, tags = entry.usage_metadata, entry.management_metadata.tags
     prefix, suffix = (part.text if part.is_enabled else "" for part in (usage.prefix, usage.suffix))
     text = f"{prefix}{entry.content.value}{suffix}"
     return ActiveEntry(
@@ -235,6 +237,7 @@ def _active(base: str, entry: KnowledgeEntry, reasons: list[str]) -> ActiveEntry
         text=text,
         role=None if usage.role == "null" else usage.role,
         depth_offset=usage.depth_offset,
+        placement=next((tag.removeprefix(PLACEMENT) for tag in tags if tag.startswith(PLACEMENT)), None),
         exclude_from_history=usage.exclude_from_history,
         priority=usage.priority,
         tokens=estimate(text),

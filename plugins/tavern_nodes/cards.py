@@ -1,4 +1,4 @@
-"""Character cards: finds them in JSON and PNG files of the versions 1 to 3 and gives them one shape.
+"""Character cards: finds them in files of the versions 1 to 3 and gives them one shape.
 
 The formats are the community's Character Card V2 and V3 specifications; version 1 has the six text fields alone.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host import InvalidInput
-from tavern_knowledge.api.pictures import SIGNATURE, card_in
+from tavern_knowledge.api.containers import carried_card, container_of
 from tavern_nodes.documents import decode, read_json
 from tavern_nodes.values import MAX_TEXT, kind_of
 
@@ -20,10 +20,11 @@ LIST_FIELDS = ("alternate_greetings", "tags")
 
 
 def read_card_file(data: bytes, where: str) -> dict[str, Any]:
-    """Return the card in the bytes of a JSON or PNG file. Raises `InvalidInput` beginning with `where`."""
-    if data.startswith(SIGNATURE):
+    """Return the card in the bytes of a file, JSON or one that carries it. Raises `InvalidInput` beginning with
+    `where`."""
+    if container_of(data) != "json":
         try:
-            text = card_in(data, 2 * MAX_TEXT)  # base64 of UTF-8 is longer than the text
+            text = carried_card(data, MAX_TEXT).text
         except InvalidInput as error:
             raise InvalidInput(f"{where}: {error.message}") from None
         return read_card(read_json(decode(text, where), f"{where}: the card in the picture"), where)

@@ -50,7 +50,8 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Preset:
-    """Prompts in their order, the name and description of whom the user plays, and formats with a macro each."""
+    """Prompts in their order, the name and description of whom the user plays, formats with a macro each, and what the
+    chance of macros comes from, at this point of the conversation and through all of it."""
 
     prompts: tuple[Prompt, ...]
     user: str = "User"
@@ -58,6 +59,8 @@ class Preset:
     personality_format: str = "{{personality}}"
     scenario_format: str = "{{scenario}}"
     world_format: str = "{0}"
+    macro_seed: str = ""
+    macro_chat: str = ""
 
 
 def read_preset(value: Any, where: str) -> Preset:
@@ -76,6 +79,8 @@ def read_preset(value: Any, where: str) -> Preset:
         personality_format=_text(value, "personality_format", where) or "{{personality}}",
         scenario_format=_text(value, "scenario_format", where) or "{{scenario}}",
         world_format=_text(value, "wi_format", where) or "{0}",
+        macro_seed=_text(value, "macro_seed", where),
+        macro_chat=_text(value, "macro_chat", where),
     )
 
 

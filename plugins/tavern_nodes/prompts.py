@@ -9,8 +9,9 @@ The rules, after the conventions of character cards (version 2 and 3) and of Sil
   the conversation, unless the preset forbids it; `{{original}}` in them is what they replaced.
 - An empty conversation begins with the card's first message.
 - Prompts and entries with a depth stand that many messages before the end: 0 is the very end.
-- `{{char}}`, `{{user}}`, `{{persona}}`, `{{description}}`, `{{personality}}` and `{{scenario}}` are filled in
-  everywhere but in the conversation.
+- Macros are filled in everywhere but in the conversation: `{{char}}`, `{{user}}`, `{{persona}}`, `{{description}}`,
+  `{{personality}}`, `{{scenario}}`, the last messages, and those that `api.macros` knows by itself. The preset's
+  `macro_seed` and `macro_chat` say what chance comes from.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import Any
 
 from tavern_nodes.cards import read_card
 from tavern_nodes.conversation import Message, message
-from tavern_nodes.macros import expand
-from tavern_nodes.patterns import Allowance
+from tavern_nodes.api.macros import Macros
+from tavern_nodes.api.patterns import Allowance
 from tavern_nodes.presets import AFTER_HISTORY, HISTORY, MAIN, Preset, Prompt, read_preset
 from tavern_nodes.values import MAX_TEXT, bounded
 from tavern_nodes.worldbooks import Book, Entry, read_book
@@ -33,6 +34,12 @@ MAX_MADE = 4 * MAX_TEXT
 
 _EXAMPLES = "An example of how {{char}} talks:"
 _NOBODY = "Assistant"
+_LATEST = (
+    ("message", "user", "assistant"),
+    ("usermessage", "user"),
+    ("charmessage", "assistant"),
+)
+"""The macros for the latest messages, each with the roles that it looks for."""
 
 
 def build_messages(
@@ -50,16 +57,24 @@ def build_messages(
     )
 
 
+def _latest(history: list[Message], *roles: str) -> str:
+    return next((item["content"] for item in reversed(history) if item["role"] in roles), "")
+
+
 class _Builder:
     def __init__(self, preset: Preset, card: Mapping[str, Any], who: str) -> None:
         self._preset = preset
         self._card = card
         self._who = who
         self._made = 0
-        self._values = {"user": preset.user, "char": str(card.get("name") or _NOBODY)}
+        name = str(card.get("nickname") or card.get("name") or _NOBODY)
+        self._values = {"user": preset.user, "char": name, "group": name, "charifnotgroup": name}
+        self._macros = Macros(self._values, who, preset.macro_seed, preset.macro_chat)
         for key in ("description", "personality", "scenario"):
             self._values[key] = self._filled(str(card.get(key) or ""))
         self._values["persona"] = self._filled(preset.persona)
+        self._values["mesexamples"] = self._values["mesexamplesraw"] = self._filled(str(card.get("mes_example") or ""))
+        self._values["charversion"] = self._values["char_version"] = str(card.get("character_version") or "")
 
     def build(self, books: list[Book], history: list[Message], allowance: Allowance) -> list[Message]:
         """Return the messages of all parts."""
@@ -67,6 +82,7 @@ class _Builder:
         if not history and first:
             history = [message("assistant", first)]
         said = [item["content"] for item in history]
+        self._values |= {f"last{name}": _latest(history, *roles) for name, *roles in _LATEST}
         entries = [entry for book in books for entry in book.called_up(said, allowance)]
         entries = [replace(e, content=self._filled(e.content)) for e in sorted(entries, key=lambda e: e.order)]
         conversation = self._with_insertions(history, entries)
@@ -134,7 +150,7 @@ class _Builder:
         return self._filled(template) if self._values[key].strip() else ""
 
     def _filled(self, text: str, **more: str) -> str:
-        found = expand(text, {**self._values, **more}, self._who)
+        found = self._macros.fill(text, **more)
         self._count(len(found))
         return found
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tavern_host import InvalidInput
-from tavern_nodes.jsregex import PatternError
-from tavern_nodes.patterns import Allowance, UserPattern, compile_pattern, split_literal
+from tavern_nodes.api.jsregex import PatternError
+from tavern_nodes.api.patterns import Allowance, UserPattern, compile_pattern, split_literal
 from tavern_nodes.values import bounded, kind_of, shorten
 
 MAX_RULES = 1000

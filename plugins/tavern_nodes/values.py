@@ -8,15 +8,13 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tavern_host import InvalidInput
+from tavern_nodes.api.macros import MAX_TEXT as MAX_TEXT
 from tavern_workflows.api.dataflow import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 T = TypeVar("T")
-
-MAX_TEXT = 4_000_000
-"""The longest text, in characters, that a node makes of shorter ones or reads as JSON."""
 
 MAX_ITEMS = 1_000_000
 """The longest list that a node makes of a text."""

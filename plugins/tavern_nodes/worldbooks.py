@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tavern_host import InvalidInput
-from tavern_nodes.jsregex import PatternError
-from tavern_nodes.patterns import MAX_SEARCHED, Allowance, UserPattern, compile_pattern, split_literal
+from tavern_nodes.api.jsregex import PatternError
+from tavern_nodes.api.patterns import MAX_SEARCHED, Allowance, UserPattern, compile_pattern, split_literal
 from tavern_nodes.values import kind_of, shorten, show
 
 MAX_ENTRIES = 10_000

@@ -9,8 +9,8 @@ import pytest
 from helpers.repetition import Failures
 
 from tavern_host import InvalidInput
-from tavern_nodes.jsregex import MAX_PATTERN, PatternError, translate
-from tavern_nodes.patterns import MAX_SEARCHED, Allowance, OutOfTime, compile_pattern, split_literal, within
+from tavern_nodes.api.jsregex import MAX_PATTERN, PatternError, translate
+from tavern_nodes.api.patterns import MAX_SEARCHED, Allowance, OutOfTime, compile_pattern, split_literal, within
 from tavern_nodes.values import MAX_TEXT
 
 

@@ -204,7 +204,8 @@ class ActivationRequest(Model):
 
 
 class ActiveEntry(Model):
-    """An entry that reaches the prompt: its text with prefix and suffix, where it goes, and why it is in."""
+    """An entry that reaches the prompt: its text with prefix and suffix, where it goes, and why it is in. `placement` is
+    where its lorebook wants it, such as `before_char`."""
 
     base: str
     id: str
@@ -212,6 +213,7 @@ class ActiveEntry(Model):
     text: str
     role: str | None = None
     depth_offset: int | None = None
+    placement: str | None = None
     exclude_from_history: bool = False
     priority: float
     tokens: int

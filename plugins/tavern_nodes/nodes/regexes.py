@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host import InvalidInput, NodeDefinition, node
-from tavern_nodes.patterns import within
+from tavern_nodes.api.patterns import within
 from tavern_nodes.platform_slots import slot
 from tavern_nodes.rules import apply, merged, read_rules
 from tavern_nodes.values import kind_of

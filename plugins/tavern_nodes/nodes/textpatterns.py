@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 from tavern_host import InvalidInput, Slot, node
-from tavern_nodes.jsregex import PatternError
-from tavern_nodes.patterns import UserPattern, compile_pattern, split_literal, within
+from tavern_nodes.api.jsregex import PatternError
+from tavern_nodes.api.patterns import UserPattern, compile_pattern, split_literal, within
 from tavern_nodes.values import MAX_ITEMS, MAX_TEXT, bounded, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tavern_nodes.patterns import Allowance
+    from tavern_nodes.api.patterns import Allowance
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from node_bench import Nodes
 from test_context_builder import build, entry
 
 from tavern_host import InvalidInput
-from tavern_nodes.patterns import GRACE_SECONDS, compile_pattern, within
+from tavern_nodes.api.patterns import GRACE_SECONDS, compile_pattern, within
 
 TYPES = ["RegexMatch", "RegexExtract", "RegexReplace"]
 

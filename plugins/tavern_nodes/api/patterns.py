@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tavern_host import InvalidInput, clock
-from tavern_nodes.jsregex import PatternError, translate
-from tavern_nodes.values import MAX_TEXT, bounded, shorten
+from tavern_host import clock
+from tavern_host.contracts.errors import InvalidInput
+from tavern_nodes.api.jsregex import PatternError, translate
+from tavern_nodes.api.macros import MAX_TEXT
 
 if TYPE_CHECKING:
     import regex
@@ -133,7 +134,8 @@ class UserPattern:
 
     @property
     def _name(self) -> str:
-        return f"the pattern {shorten(self.source)!r}"
+        shown = self.source if len(self.source) <= 60 else f"{self.source[:59]}…"
+        return f"the pattern {shown!r}"
 
     def occurs_in(self, text: str, allowance: Allowance) -> bool:
         """Return whether the pattern matches somewhere in `text`. Raises `OutOfTime`."""
@@ -176,7 +178,11 @@ class UserPattern:
             for piece in replacement.of(match):
                 pieces.append(piece)
                 length += len(piece)
-                bounded(length, MAX_TEXT, f"{who}: {self._name}", "characters")
+                if length > MAX_TEXT:
+                    raise InvalidInput(
+                        f"{who}: {self._name}: the result would have {length:,} characters; "
+                        f"at most {MAX_TEXT:,} are possible"
+                    )
             end = match.end()
             if not self.every:
                 break

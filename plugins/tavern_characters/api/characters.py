@@ -1,0 +1,116 @@
+"""Characters: agents that were made of character cards, and who people are in conversations with them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.wire import Model
+
+CardFormat = Literal["card_v1", "card_v2", "card_v3"]
+ExportFormat = Literal["card", "card_v1", "card_v2", "card_v3", "png", "charx"]
+
+
+class CharacterSummary(Model):
+    """A character: the id is that of its agent, its files and its knowledge base. `picture` is the media type of its
+    picture, `problem` why its card cannot be used."""
+
+    id: str
+    name: str = ""
+    greetings: int = 0
+    picture: str | None = None
+    problem: str | None = None
+
+
+class CharacterImport(Model):
+    """A card that was imported. `base` is the knowledge base with the `entries` of its book; `unsupported` names what is
+    kept and has no effect here."""
+
+    id: str
+    name: str
+    format: CardFormat
+    greetings: int = 0
+    base: str | None = None
+    entries: int = 0
+    picture: str | None = None
+    unsupported: list[str] = Field(default_factory=list)
+
+
+class CharacterFile(Model):
+    """A character's card or picture as a file; `unsupported` names what the format cannot hold."""
+
+    name: str
+    media_type: str
+    content: bytes
+    unsupported: list[str] = Field(default_factory=list)
+
+
+class BegunConversation(Model):
+    """A conversation that begins with the `greeting`; the others are versions of that message."""
+
+    id: str
+    agent: str
+    greeting: str = ""
+    greetings: int = 0
+
+
+class Persona(Model):
+    """Who a person is in conversations: the `name` is `{{user}}`, the `description` `{{persona}}`."""
+
+    name: str = Field(default="User", min_length=1, max_length=100, pattern=r"\S")
+    description: str = Field(default="", max_length=20_000)
+
+
+_WRITE = "Make agents of character cards, and begin conversations with them."
+_PERSONA = "Read and change who a person is in conversations with characters."
+
+
+class Characters(ServiceInterface, name="characters"):
+    """Makes agents of character cards. Raises `NotFound` for a character that is not there."""
+
+    @reads
+    async def list_characters(self) -> list[CharacterSummary]:
+        """Return the characters, by id."""
+
+    @reads
+    async def picture(self, character: str) -> CharacterFile:
+        """Return a character's picture. Raises `NotFound` where it has none."""
+
+    @acts("characters:write", _WRITE)
+    async def import_card(
+        self,
+        content: bytes,
+        *,
+        name: str = "",
+        character: str | None = None,
+        replace: bool = False,
+        call: CallContext | None = None,
+    ) -> CharacterImport:
+        """Make an agent of a card: JSON, a PNG, WebP or JPEG picture, or CHARX. `name` is that of the file. Without an
+        id it is made of the character's name. Raises `Conflict` for an id that is taken unless it is to be replaced,
+        `InvalidInput` for what is no card, which names the command that takes it."""
+
+    @reads
+    async def export_card(self, character: str, *, format: ExportFormat = "card") -> CharacterFile:
+        """Return a character as a card: `card` is JSON of the version in which it came."""
+
+    @acts("characters:write", _WRITE)
+    async def begin(
+        self, character: str, *, conversation_id: str | None = None, call: CallContext | None = None
+    ) -> BegunConversation:
+        """Begin a conversation with the greeting of a character, for the person who asks. Raises `Conflict` for an id
+        that is taken."""
+
+    @acts("characters:persona", _PERSONA)
+    async def persona(self, *, call: CallContext | None = None) -> Persona:
+        """Return who the person is that asks."""
+
+    @acts("characters:persona", _PERSONA)
+    async def save_persona(self, persona: Persona, *, call: CallContext | None = None) -> Persona:
+        """Say who the person is that asks, in conversations that begin from now on."""
+
+
+CHARACTERS = ServiceKey(Characters)

@@ -1,0 +1,72 @@
+"""What the plugin offers by name: its routes and its commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import JsonValue
+
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.http import RouteInfo
+
+_ROUTES = (
+    ("GET", "/api/characters", "list_characters", "The project's characters."),
+    ("POST", "/api/characters", "import_card", "Make an agent of the character card that is the body."),
+    ("GET", "/api/characters/{id}/picture", "get_picture", "A character's picture."),
+    ("GET", "/api/characters/{id}/export", "export_card", "A character as a card."),
+    ("POST", "/api/characters/{id}/conversations", "begin", "Begin a conversation with a character's greeting."),
+    ("GET", "/api/persona", "get_persona", "Who one is in conversations with characters."),
+    ("PUT", "/api/persona", "save_persona", "Say who one is in conversations with characters."),
+)
+_TYPES: dict[str, dict[str, Any]] = {
+    "list_characters": {"answer": "api.characters:CharacterSummary[]"},
+    "import_card": {"query": "ImportQuery", "answer": "api.characters:CharacterImport", "status": 201},
+    "get_picture": {"content_type": "image/*"},
+    "export_card": {"query": "ExportQuery", "content_type": "*/*"},
+    "begin": {"answer": "api.characters:BegunConversation", "status": 201},
+    "get_persona": {"answer": "api.characters:Persona"},
+    "save_persona": {"body": "api.characters:Persona", "answer": "api.characters:Persona"},
+}
+"""What goes in and out of the routes, by function."""
+
+_FORMATS = "card (JSON of the version in which it came), card_v1, card_v2, card_v3, png or charx."
+_PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
+    "character": ("character", "The character's id.", {"required": True}),
+    "card": ("file", "The card: JSON, PNG, WebP, JPEG or CHARX.", {"required": True, "type": "path"}),
+    "id": ("--id", "The agent's id; made of the character's name if left out.", {}),
+    "replace": ("--replace", "Replace a character that is there.", {"type": "flag"}),
+    "format": ("--format", _FORMATS, {"default": "card"}),
+    "output": ("--output", "The file; by default one of the character's name here.", {"type": "path"}),
+    "name": ("--name", "What characters call you: {{user}}.", {}),
+    "description": ("--description", "What characters know of you: {{persona}}.", {}),
+}
+_COMMANDS = (
+    ("list", "list_characters", "", "List the project's characters."),
+    ("import", "import_card", "card id replace", "Make an agent of a character card, and begin a conversation with it."),
+    ("export", "export_card", "character format output", "Write a character as a card."),
+    ("begin", "begin", "character", "Begin a conversation with a character's greeting."),
+    ("persona", "persona", "name description", "Show or say who you are in conversations with characters."),
+)
+
+
+def routes() -> list[RouteInfo]:
+    """Return the routes of characters and personas."""
+    return [RouteInfo.of_module("tavern_characters.web", *route, _TYPES[route[2]]) for route in _ROUTES]
+
+
+def commands() -> list[CommandInfo]:
+    """Return the commands `tavern character …`."""
+    return [
+        CommandInfo(
+            name=f"character {name}",
+            help=help,
+            handler=f"tavern_characters.commands:{handler}",
+            group=CommandGroup(help="Talk to the characters of cards; say who you are for them.", section="run"),
+            parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],
+        )
+        for name, handler, parameters, help in _COMMANDS
+    ]
+
+
+def _parameter(name: str, help: str, more: dict[str, JsonValue]) -> CommandParameter:
+    return CommandParameter.model_validate({"name": name, "help": help, **more})

@@ -1,0 +1,74 @@
+"""The HTTP routes of characters; each hands over to the service and shapes its answer."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tavern_characters.api.characters import CHARACTERS, CharacterFile, Characters, ExportFormat, Persona
+from tavern_host import HttpRequest, HttpResponse, PluginContext
+from tavern_host.contracts.wire import Model
+
+
+class ImportQuery(Model):
+    """The query of `POST /api/characters`: the name of the card's file, and the id that the agent is to have."""
+
+    name: str = Field(default="", max_length=300)
+    id: str | None = Field(default=None, max_length=200)
+    replace: bool = False
+
+
+class ExportQuery(Model):
+    """The query of `GET /api/characters/{id}/export`."""
+
+    format: ExportFormat = "card"
+
+
+async def list_characters(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with the characters."""
+    return HttpResponse(data=[one.to_json() for one in await _service(context).list_characters()])
+
+
+async def import_card(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Make an agent of the card that is the body."""
+    asked = request.read_query(ImportQuery)
+    made = await _service(context).import_card(
+        request.body, name=asked.name, character=asked.id or None, replace=asked.replace, call=request.call
+    )
+    return HttpResponse(status=201, data=made.to_json())
+
+
+async def get_picture(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with a character's picture."""
+    return _file(await _service(context).picture(request.parameters["id"]))
+
+
+async def export_card(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with a character as a card; the header `X-Unsupported` names what it cannot hold."""
+    asked = request.read_query(ExportQuery)
+    return _file(await _service(context).export_card(request.parameters["id"], format=asked.format))
+
+
+async def begin(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Begin a conversation with a character's greeting."""
+    return HttpResponse(
+        status=201, data=(await _service(context).begin(request.parameters["id"], call=request.call)).to_json()
+    )
+
+
+async def get_persona(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with who the person is that asks."""
+    return HttpResponse(data=(await _service(context).persona(call=request.call)).to_json())
+
+
+async def save_persona(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Say who the person is that asks."""
+    return HttpResponse(data=(await _service(context).save_persona(request.read(Persona), call=request.call)).to_json())
+
+
+def _service(context: PluginContext) -> Characters:
+    return context.services.get(CHARACTERS)
+
+
+def _file(made: CharacterFile) -> HttpResponse:
+    headers = {"X-Unsupported": ", ".join(made.unsupported)} if made.unsupported else {}
+    return HttpResponse(body=made.content, content_type=made.media_type, headers=headers)
