@@ -9,7 +9,7 @@ import copy
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 from tavern_characters.api.characters import CardFormat
 from tavern_host.contracts.errors import InvalidInput
@@ -17,7 +17,14 @@ from tavern_knowledge.api.forms import form_of
 
 TEXTS = ("name", "description", "personality", "scenario", "first_mes", "mes_example")
 """What every version has."""
-LATER_TEXTS = ("creator_notes", "system_prompt", "post_history_instructions", "creator", "character_version", "nickname")
+LATER_TEXTS = (
+    "creator_notes",
+    "system_prompt",
+    "post_history_instructions",
+    "creator",
+    "character_version",
+    "nickname",
+)
 LISTS = ("alternate_greetings", "group_only_greetings", "tags")
 _V2 = {*TEXTS, *LATER_TEXTS[:5], "alternate_greetings", "tags", "extensions", "character_book"}
 _V1 = {*TEXTS}
@@ -132,7 +139,9 @@ class Card:
             return ({**above, "data": data} if self.data is not self.document else data), []
         data = {key: copy.copy(value) for key, value in data.items() if key not in ("spec", "spec_version", "data")}
         known = {"card_v1": _V1, "card_v2": _V2}.get(format)
-        lost = sorted(key for key, value in data.items() if known and key not in known and value not in (None, "", [], {}))
+        lost = sorted(
+            key for key, value in data.items() if known and key not in known and value not in (None, "", [], {})
+        )
         if known is not None:
             data = {key: value for key, value in data.items() if key in known}
         if format == "card_v1":
@@ -149,4 +158,4 @@ def id_of(name: str) -> str:
 
 
 def _is_texts(value: Any) -> bool:
-    return value is None or (isinstance(value, list) and all(isinstance(one, str) for one in cast("list[Any]", value)))
+    return value is None or (isinstance(value, list) and all(isinstance(one, str) for one in value))

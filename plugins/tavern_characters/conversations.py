@@ -31,9 +31,7 @@ def beginning(conversation: str, agent: str, card: Card, persona: Persona, name:
     macros, now = macros_of(card, persona, name, conversation), clock.now()
     texts = [macros.fill(text) for text in card.greetings]
     messages = [
-        HistoryMessage(
-            id=new_id("msg"), message=ChatMessage(role="assistant", content=text, name=name), created_at=now
-        )
+        HistoryMessage(id=new_id("msg"), message=ChatMessage(role="assistant", content=text, name=name), created_at=now)
         for text in texts
     ]
     if not messages:

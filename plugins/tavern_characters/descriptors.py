@@ -42,7 +42,12 @@ _PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
 }
 _COMMANDS = (
     ("list", "list_characters", "", "List the project's characters."),
-    ("import", "import_card", "card id replace", "Make an agent of a character card, and begin a conversation with it."),
+    (
+        "import",
+        "import_card",
+        "card id replace",
+        "Make an agent of a character card, and begin to talk.",
+    ),
     ("export", "export_card", "character format output", "Write a character as a card."),
     ("begin", "begin", "character", "Begin a conversation with a character's greeting."),
     ("persona", "persona", "name description", "Show or say who you are in conversations with characters."),

@@ -79,7 +79,11 @@ class CharacterFolder:
     def _path(self, character: str, suffix: str) -> Path:
         """Return a file of a character. Raises `InvalidInput` for an id that is no name of a file, or where the file
         leads out of the project."""
-        bad = not character or character.startswith(".") or any(c in '<>:"/\\|?*@' or not c.isprintable() for c in character)
+        bad = (
+            not character
+            or character.startswith(".")
+            or any(c in '<>:"/\\|?*@' or not c.isprintable() for c in character)
+        )
         if bad or any(c.isspace() for c in character) or len(character.encode("utf-8", "replace")) > 200:
             raise InvalidInput(f"{character!r:.100} cannot be the id of a character: it is the name of a file")
         path = self._folder / f"{character}{suffix}"

@@ -58,9 +58,7 @@ class CharacterService(Characters):
         except TavernError as error:
             return CharacterSummary(id=character, problem=error.message)
         picture = self._folder.picture_type(character)
-        return CharacterSummary(
-            id=character, name=card.name(character), greetings=len(card.greetings), picture=picture
-        )
+        return CharacterSummary(id=character, name=card.name(character), greetings=len(card.greetings), picture=picture)
 
     async def picture(self, character: str) -> CharacterFile:
         """Return a character's picture. Raises `NotFound`."""
@@ -93,6 +91,8 @@ class CharacterService(Characters):
                 )
                 entries = report.entries
                 unsupported = sorted([*unsupported, *(f"character_book.{one}" for one in report.unsupported)])
+            elif replace:
+                await self._context.services.get(KNOWLEDGE_BASE).delete_base(id, call=call)
             others = {} if carried.picture is None else {PICTURES[carried.media_type]: carried.picture}
             others |= {ARCHIVE: content} if carried.container == "charx" else {}
             await asyncio.to_thread(self._folder.save, id, card, others)
@@ -125,7 +125,9 @@ class CharacterService(Characters):
             raise InvalidInput(f"a project has at most {MAX_CHARACTERS:,} characters; delete one first")
         if wanted is not None:
             if wanted in taken and not (replace and wanted in ids):
-                raise Conflict(f"there is an agent, character or base {wanted!r} already; give the character another id")
+                raise Conflict(
+                    f"there is an agent, character or base {wanted!r} already; give the character another id"
+                )
             return wanted
         plain = id_of(name)
         if replace and plain in ids:
@@ -141,9 +143,9 @@ class CharacterService(Characters):
         about = " ".join(card.text("creator_notes").split())
         profile |= {"name": name, "description": about if len(about) <= 300 else f"{about[:299]}…"}
         profile["custom_metadata"] = {**profile["custom_metadata"], "character": id}
-        if card.book is not None:
-            known = [one for one in profile.get("knowledge_base_references", []) if one.get("source_id") != id]
-            profile["knowledge_base_references"] = [*known, {"source_id": id, "access_permissions": ["read"]}]
+        known = [one for one in profile.get("knowledge_base_references", []) if one.get("source_id") != id]
+        own = [] if card.book is None else [{"source_id": id, "access_permissions": ["read"]}]
+        profile["knowledge_base_references"] = [*known, *own]
         await profiles.save(id, profile, call=call)
 
     # --- and back ---------------------------------------------------------------------------------
@@ -159,10 +161,8 @@ class CharacterService(Characters):
                 book.pop("name", None)
         return await asyncio.to_thread(self._exported, character, card, book, format)
 
-    def _exported(
-        self, character: str, card: Card, book: dict[str, Any] | None, format: ExportFormat
-    ) -> CharacterFile:
-        if format not in ("png", "charx"):
+    def _exported(self, character: str, card: Card, book: dict[str, Any] | None, format: ExportFormat) -> CharacterFile:
+        if format != "png" and format != "charx":
             version: CardFormat = card.format if format == "card" else format
             document, lost = card.written(book, version)
             return CharacterFile(
@@ -202,9 +202,7 @@ class CharacterService(Characters):
             return BegunConversation(id=id, agent=agent)
         await self._context.services.get(CHAT_HISTORY).import_history(exported, call=call)
         greetings = exported.messages
-        return BegunConversation(
-            id=id, agent=agent, greeting=greetings[0].message.content, greetings=len(greetings)
-        )
+        return BegunConversation(id=id, agent=agent, greeting=greetings[0].message.content, greetings=len(greetings))
 
     async def persona(self, *, call: CallContext | None = None) -> Persona:
         """Return who the person is that asks."""

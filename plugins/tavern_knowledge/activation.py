@@ -2,19 +2,17 @@
 
 - An entry is called up by a keyword, by a key group that holds, or by the condition `always`; groups that are
   `required` and all other conditions must hold besides. An entry without any of these is only found by searching.
-- Keys are looked for in the last messages: as many as the entry's scan depth, else the request's, says. Keys with
-  Chinese, Japanese or Korean characters are found within words; others stand as words of their own, unless the entry
-  says otherwise.
-- Of the entries that are called up, those stay out that chance (from the seed), the session or the budget keeps out;
-  those of higher priority are taken first, and one that does not fit leaves room for a smaller one.
+- Keys are looked for in the last messages: as many as the entry's, its base's or the request's scan depth says. What
+  `keys` says is a key that occurs. Where a base is recursive, keys are looked for in the entries that came in too.
+- Of the entries that are called up, those stay out that time (see `timing`), chance (from the seed), their group, the
+  session or the budget keeps out; those of higher priority are taken first, and one that does not fit leaves room for
+  a smaller one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pydantic import JsonValue
@@ -23,62 +21,147 @@ from tavern_knowledge.api.knowledge import (
     Activation,
     ActivationRequest,
     ActiveEntry,
+    BaseActivation,
     InactiveEntry,
     KeyGroup,
     KnowledgeEntry,
     TriggerCondition,
 )
-from tavern_knowledge.words import is_cjk, normal
+from tavern_knowledge.keys import Scanned, Searched, last_messages
+from tavern_knowledge.timing import Standing, chance, standing_of, within_groups
 
-MAX_MESSAGES = 100
-MAX_SCANNED = 200_000
-"""How many characters of the last messages are searched for keys."""
 MAX_USED = 10_000
+MAX_ROUNDS = 20
+"""How often entries may call up others that call up others."""
 PLACEMENT = "placement:"
 """How the tag begins that says where a lorebook wants an entry."""
 
-
-@dataclass(frozen=True)
-class _Message:
-    """A message to be searched, and its number from 1."""
-
-    number: int
-    text: str
-    normal: str
+Find = Callable[[str, bool], Iterable[tuple[str, KnowledgeEntry]]]
+"""Returns the enabled entries, each with its base, that a text in normal form may call up; of recursive bases alone."""
 
 
-def scanned(messages: Sequence[str]) -> str:
-    """Return all that keys are looked for in, in normal form."""
-    return "\n".join(message.normal for message in _last(messages))
+def activate(find: Find, bases: Mapping[str, BaseActivation], request: ActivationRequest) -> Activation:
+    """Return which entries a conversation activates."""
+    return _Activating(find, bases, request).done()
 
 
-def activate(entries: Iterable[tuple[str, KnowledgeEntry]], request: ActivationRequest) -> Activation:
-    """Return which of these entries, enabled ones with their bases, a conversation activates."""
-    messages = _last(request.messages)
-    used = dict.fromkeys(request.used)
-    called: list[tuple[ActiveEntry, bool]] = []
-    left_out: list[InactiveEntry] = []
-    for base, entry in entries:
-        reasons, obstacle = _called_up(entry, messages, request)
+class _Activating:
+    def __init__(self, find: Find, bases: Mapping[str, BaseActivation], request: ActivationRequest) -> None:
+        self._find, self._bases, self._request = find, bases, request
+        self._searched = Searched(last_messages(request.messages))
+        self._used = dict.fromkeys(request.used)
+        self._known: dict[tuple[str, str], KnowledgeEntry] = {}
+        self._chosen: dict[tuple[str, str], tuple[KnowledgeEntry, list[str]]] = {}
+        self._left_out: dict[tuple[str, str], str] = {}
+
+    def done(self) -> Activation:
+        """Return the entries, and those that stay out with their reasons."""
+        self._learn(self._searched.text, False)
+        added = self._round(0)
+        for number in range(1, MAX_ROUNDS + 1):
+            heard = [entry.content.value for entry in added if not entry.activation_criteria.prevent_recursion]
+            is_waited_for = any(entry.activation_criteria.delay_until_recursion >= number for entry in self._waiting())
+            if not any(base.recursive for base in self._bases.values()) or not (heard or is_waited_for):
+                break
+            self._learn(self._searched.hear(heard), True)
+            added = self._round(number)
+        return self._within_budget()
+
+    def _learn(self, text: str, is_recursive: bool) -> None:
+        for base, entry in self._find(text, is_recursive):
+            self._known.setdefault((base, entry.id), entry)
+
+    def _waiting(self) -> list[KnowledgeEntry]:
+        return [entry for key, entry in self._known.items() if key not in self._chosen and key not in self._left_out]
+
+    def _round(self, number: int) -> list[KnowledgeEntry]:
+        """Choose among the entries that are not decided about yet; return those that came in."""
+        called: dict[tuple[str, str], tuple[KnowledgeEntry, list[str]]] = {}
+        scores: dict[tuple[str, str], int] = {}
+        for key, entry in self._known.items():
+            if key in self._chosen or key in self._left_out or self._is_out_of_turn(key[0], entry, number):
+                continue
+            reasons, obstacle, score = self._decided(key[0], entry, number > 0)
+            if obstacle is not None and reasons:
+                self._left_out[key] = obstacle
+            elif reasons:
+                called[key], scores[key] = (entry, reasons), score
+        groups = {name for entry, _ in self._chosen.values() for name in entry.activation_criteria.group}
+        for key, why in within_groups(called, scores, groups, self._request).items():
+            self._left_out[key] = why
+            del called[key]
+        self._chosen |= called
+        return [entry for entry, _ in called.values()]
+
+    def _is_out_of_turn(self, base: str, entry: KnowledgeEntry, number: int) -> bool:
+        criteria = entry.activation_criteria
+        if number == 0:
+            return criteria.delay_until_recursion > 0 and self._bases[base].recursive
+        is_barred = criteria.exclude_recursion or not self._bases[base].recursive
+        return is_barred or criteria.delay_until_recursion > number
+
+    def _decided(self, base: str, entry: KnowledgeEntry, hears: bool) -> tuple[list[str], str | None, int]:
+        """Return the reasons that call an entry up, why it stays out nevertheless, and how many of its keys occur."""
+        depth = self._depth(base, entry)
+        count = len(self._request.messages)
+
+        def called_at(messages: int) -> bool:
+            among = self._searched.up_to(messages, depth)
+            return bool(_called_up(entry, among, self._request)[0]) and _may(entry, self._request.seed, messages, base)
+
+        standing = standing_of(entry.activation_criteria, count, called_at)
+        if standing is Standing.STICKY:
+            return [f"it was called up within the last {entry.activation_criteria.sticky} messages"], None, 0
+        among = self._searched.now(depth, hears)
+        reasons, obstacle = _called_up(entry, among, self._request)
         if not reasons:
-            continue
-        obstacle = obstacle or _obstacle(base, entry, request, used, reasons)
-        if obstacle is None:
-            called.append((_active(base, entry, reasons), entry.usage_metadata.once_per_session))
-        else:
-            left_out.append(InactiveEntry(base=base, id=entry.id, why=obstacle))
-    active: list[ActiveEntry] = []
-    spent = 0
-    for made, is_once in sorted(called, key=lambda one: (-one[0].priority, one[0].base, one[0].id)):
-        if request.budget and spent + made.tokens > request.budget:
-            why = f"needs {made.tokens} tokens, and {request.budget - spent} of {request.budget} are left"
-            left_out.append(InactiveEntry(base=made.base, id=made.id, why=why))
-            continue
-        spent += made.tokens
-        active.append(made)
-        if is_once:
-            used[f"{made.base}/{made.id}"] = None
-    return Activation(entries=active, left_out=left_out, tokens=spent, used=list(used)[-MAX_USED:])
+            return [], None, 0
+        score = len(reasons)
+        if standing is not Standing.FREE:
+            return reasons, obstacle or standing.value, score
+        return reasons, obstacle or self._obstacle(base, entry, reasons), score
+
+    def _depth(self, base: str, entry: KnowledgeEntry) -> int:
+        depths = (entry.activation_criteria.scan_depth, self._bases[base].scan_depth, self._request.scan_depth)
+        return next(depth for depth in depths if depth is not None)
+
+    def _obstacle(self, base: str, entry: KnowledgeEntry, reasons: list[str]) -> str | None:
+        """Return why an entry that is called up stays out, or None."""
+        if entry.usage_metadata.once_per_session and f"{base}/{entry.id}" in self._used:
+            return "was in before in this session"
+        probability = entry.activation_criteria.trigger_probability
+        if probability < 1:
+            drawn = chance(self._request.seed, len(self._request.messages), base, entry.id)
+            if drawn >= probability:
+                return f"chance {drawn:.3f} is not below {probability:g}"
+            reasons.append(f"chance {drawn:.3f} is below {probability:g}")
+        return None
+
+    def _within_budget(self) -> Activation:
+        active: list[ActiveEntry] = []
+        left_out = [InactiveEntry(base=base, id=id, why=why) for (base, id), why in self._left_out.items()]
+        budgets = {"": self._request.budget, **{id: base.token_budget for id, base in self._bases.items()}}
+        spent = dict.fromkeys(budgets, 0)
+        called = [_active(base, entry, why) for (base, _), (entry, why) in self._chosen.items()]
+        once = {key for key, (entry, _) in self._chosen.items() if entry.usage_metadata.once_per_session}
+        for made in sorted(called, key=lambda one: (-one.priority, one.base, one.id)):
+            full = next((of for of in ("", made.base) if 0 < budgets[of] < spent[of] + made.tokens), None)
+            if full is not None:
+                why = f"needs {made.tokens} tokens, and {budgets[full] - spent[full]} of {budgets[full]} are left"
+                left_out.append(InactiveEntry(base=made.base, id=made.id, why=why))
+                continue
+            for of in ("", made.base):
+                spent[of] += made.tokens
+            active.append(made)
+            if (made.base, made.id) in once:
+                self._used[f"{made.base}/{made.id}"] = None
+        used = list(self._used)[-MAX_USED:]
+        return Activation(entries=active, left_out=left_out, tokens=spent[""], used=used)
+
+
+def _may(entry: KnowledgeEntry, seed: str, messages: int, base: str) -> bool:
+    probability = entry.activation_criteria.trigger_probability
+    return probability >= 1 or chance(seed, messages, base, entry.id) < probability
 
 
 def estimate(text: str) -> int:
@@ -90,18 +173,14 @@ def estimate(text: str) -> int:
 # --- whether an entry is called up ----------------------------------------------------------------
 
 
-def _called_up(
-    entry: KnowledgeEntry, messages: Sequence[_Message], request: ActivationRequest
-) -> tuple[list[str], str | None]:
+def _called_up(entry: KnowledgeEntry, among: Scanned, request: ActivationRequest) -> tuple[list[str], str | None]:
     """Return the reasons that activate an entry, and the condition that it still lacks, or None."""
     criteria = entry.activation_criteria
-    depth = request.scan_depth if criteria.scan_depth is None else criteria.scan_depth
-    among = messages[len(messages) - depth :] if depth < len(messages) else messages
 
-    def place(key: str) -> int | None:
-        return next((message.number for message in reversed(among) if _occurs(key, message, entry)), None)
+    def place(key: str) -> str | None:
+        return among.place(key, criteria)
 
-    reasons = [f"keyword {key!r} in message {found}" for key in criteria.keywords if (found := place(key)) is not None]
+    reasons = [f"keyword {key!r} in {found}" for key in criteria.keywords if (found := place(key)) is not None]
     enough = [group for group in criteria.key_groups if not group.required]
     reasons += [f"key group {_name(group)}" for group in enough if _holds(group, place)]
     others = [condition for condition in criteria.trigger_conditions if condition.type != "always"]
@@ -122,45 +201,7 @@ def _called_up(
     return reasons, None
 
 
-def _last(messages: Sequence[str]) -> list[_Message]:
-    """Return the messages that may be searched, the oldest first."""
-    found: list[_Message] = []
-    left = MAX_SCANNED
-    for number in range(len(messages), max(0, len(messages) - MAX_MESSAGES), -1):
-        if left <= 0:
-            break
-        text = messages[number - 1][-left:]
-        left -= len(text)
-        found.append(_Message(number, text, normal(text)))
-    return found[::-1]
-
-
-def _occurs(key: str, message: _Message, entry: KnowledgeEntry) -> bool:
-    criteria = entry.activation_criteria
-    text = message.text if criteria.case_sensitive else message.normal
-    wanted = key.strip() if criteria.case_sensitive else normal(key.strip())
-    if not wanted or wanted not in text:
-        return False
-    whole = criteria.whole_words
-    return _stands_alone(wanted, text) if whole or (whole is None and not is_cjk(wanted)) else True
-
-
-def _stands_alone(word: str, text: str) -> bool:
-    """Return whether a word occurs with no letter or digit beside it; Chinese characters are none in this sense."""
-    at = text.find(word)
-    while at >= 0:
-        before, after = text[at - 1 : at] if at else "", text[at + len(word) : at + len(word) + 1]
-        if not _goes_on(before, word[0]) and not _goes_on(after, word[-1]):
-            return True
-        at = text.find(word, at + 1)
-    return False
-
-
-def _goes_on(beside: str, edge: str) -> bool:
-    return (beside.isalnum() or beside == "_") and not is_cjk(beside) and (edge.isalnum() or edge == "_")
-
-
-def _holds(group: KeyGroup, place: Callable[[str], int | None]) -> bool:
+def _holds(group: KeyGroup, place: Callable[[str], str | None]) -> bool:
     found = [place(key) is not None for key in group.keys]
     holds = {"AND": all(found), "OR": any(found), "NOT": not any(found), "NOT_ALL": not all(found)}
     return bool(found) and holds[group.logic]
@@ -202,28 +243,7 @@ def _unmet(condition: TriggerCondition, variables: dict[str, JsonValue]) -> str 
     return None if holds else f"the variable {condition.variable!r} is not such that {condition.operator} holds"
 
 
-# --- whether it stays out -------------------------------------------------------------------------
-
-
-def _obstacle(
-    base: str, entry: KnowledgeEntry, request: ActivationRequest, used: dict[str, None], reasons: list[str]
-) -> str | None:
-    """Return why an entry that is called up stays out, or None."""
-    if entry.usage_metadata.once_per_session and f"{base}/{entry.id}" in used:
-        return "was in before in this session"
-    probability = entry.activation_criteria.trigger_probability
-    if probability < 1:
-        drawn = _chance(request.seed, base, entry.id)
-        if drawn >= probability:
-            return f"chance {drawn:.3f} is not below {probability:g}"
-        reasons.append(f"chance {drawn:.3f} is below {probability:g}")
-    return None
-
-
-def _chance(seed: str, base: str, id: str) -> float:
-    """Return a number from 0 to 1 that is the same for the same seed and entry."""
-    digest = hashlib.sha256("\0".join((seed, base, id)).encode("utf-8", "replace")).digest()
-    return int.from_bytes(digest[:7]) / (1 << 56)
+# --- what comes in ---------------------------------------------------------------------------------
 
 
 def _active(base: str, entry: KnowledgeEntry, reasons: list[str]) -> ActiveEntry:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from tavern_host.contracts.errors import NotFound
 from tavern_host.storage.sqlite import Schema
 from tavern_knowledge.api.knowledge import BaseHeader, KnowledgeEntry
-from tavern_knowledge.words import asked, indexed, normal
+from tavern_knowledge.words import asked, indexed, is_pattern, normal
 
 T = TypeVar("T")
 
@@ -31,7 +31,9 @@ TABLES = (
     "CREATE TABLE vectors (hash TEXT NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)) "
     "WITHOUT ROWID",
 )
-INDEX = Schema("knowledge.sqlite3", (TABLES,), is_derived=True)
+READ_AGAIN = ("DELETE FROM words", "DELETE FROM entries", "DELETE FROM bases")
+"""Regular expressions among the keys: all files are read once more."""
+INDEX = Schema("knowledge.sqlite3", (TABLES, READ_AGAIN), is_derived=True)
 
 MAX_WORDS = 24
 """How many words of a query count."""
@@ -187,7 +189,7 @@ def _trigger(entry: KnowledgeEntry) -> str | None:
     if any(group.logic in ("NOT", "NOT_ALL") for group in enough):
         return "*"
     keys = [*criteria.keywords, *(key for group in enough for key in group.keys)]
-    if not keys and criteria.key_groups:
+    if (not keys and criteria.key_groups) or any(is_pattern(key) for key in keys):
         return "*"
     return "\n".join(dict.fromkeys(normal(key.strip()) for key in keys if key.strip())) or None
 

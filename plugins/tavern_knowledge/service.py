@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import replace as replaced
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.services import gives_new
 from tavern_host.storage.databases import shared_database
 from tavern_knowledge.access import Rights, rights_of
-from tavern_knowledge.activation import activate, scanned
+from tavern_knowledge.activation import activate
 from tavern_knowledge.api.knowledge import (
     TOOLS,
     Activation,
@@ -44,6 +45,8 @@ from tavern_knowledge.store import Store, StoredBase
 MAX_LIMIT = 1_000
 MAX_WRITTEN = 1_000
 """How many entries one call writes at most."""
+MAX_NAMED = 100
+"""Of how many entries a report names the fields without effect."""
 MAX_QUERY = 10_000
 MAX_TEXT = 4_000
 """How many characters of an entry a search shows."""
@@ -137,9 +140,14 @@ class Knowledge(KnowledgeBase):
         rights = await rights_of(self._context, call)
 
         def work(connection: sqlite3.Connection) -> Activation:
-            chosen = rights.chosen(request.bases, self._store.known(connection))
-            found = candidates(connection, chosen, scanned(request.messages))
-            return activate(((match.base, entry_of(match.row)) for match in found), request)
+            known = dict(self._store.known(connection))
+            chosen = {id: known[id].activation for id in rights.chosen(request.bases, known.items())}
+
+            def find(text: str, is_recursive: bool) -> Iterable[tuple[str, KnowledgeEntry]]:
+                among = [id for id, base in chosen.items() if base.recursive or not is_recursive]
+                return ((one.base, entry_of(one.row)) for one in candidates(connection, among, text))
+
+            return activate(find, chosen, request)
 
         return await self._store.read(work, Activation(used=request.used))
 
@@ -229,7 +237,10 @@ class Knowledge(KnowledgeBase):
         found = await asyncio.to_thread(read, content, base)
         await self._store.save(base, found.header, found.entries, new=not replace, picture=found.picture)
         named = sorted(found.unsupported)
-        return ImportReport(base=base, format=found.format, entries=len(found.entries), unsupported=named)
+        shown = dict(list(found.by_entry.items())[:MAX_NAMED])
+        return ImportReport(
+            base=base, format=found.format, entries=len(found.entries), unsupported=named, by_entry=shown
+        )
 
     async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:
         """Remove a base with its file."""

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from tavern_nodes.api.patterns import split_literal
+
 _CJK = "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303b\u3040-\u30ff\u3131-\u318e\u31f0-\u31ff"
 _CJK += "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af"
 
@@ -30,6 +32,11 @@ _COMMON_CHINESE = re.compile(
 def is_cjk(text: str) -> bool:
     """Return whether a text has characters of a script that puts no spaces between words."""
     return _CJK_CHARACTER.search(text) is not None
+
+
+def is_pattern(key: str) -> bool:
+    """Return whether a key is a regular expression, `/…/flags`."""
+    return key.startswith("/") and split_literal(key.strip()) is not None
 
 
 def normal(text: str) -> str:

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tavern_nodes.cards import read_card
-from tavern_nodes.conversation import Message, message
 from tavern_nodes.api.macros import Macros
 from tavern_nodes.api.patterns import Allowance
+from tavern_nodes.cards import read_card
+from tavern_nodes.conversation import Message, message
 from tavern_nodes.presets import AFTER_HISTORY, HISTORY, MAIN, Preset, Prompt, read_preset
 from tavern_nodes.values import MAX_TEXT, bounded
 from tavern_nodes.worldbooks import Book, Entry, read_book

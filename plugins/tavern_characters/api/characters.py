@@ -26,8 +26,8 @@ class CharacterSummary(Model):
 
 
 class CharacterImport(Model):
-    """A card that was imported. `base` is the knowledge base with the `entries` of its book; `unsupported` names what is
-    kept and has no effect here."""
+    """A card that was imported. `base` is the knowledge base with the `entries` of its book; `unsupported` names what
+    is kept and has no effect here."""
 
     id: str
     name: str

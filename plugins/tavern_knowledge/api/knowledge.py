@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
@@ -52,9 +52,16 @@ class TriggerCondition(_Published):
 
 
 class ActivationCriteria(_Published):
-    """When an entry reaches a prompt. `scan_depth` (ours) is how many of the last messages are searched for its keys;
-    with `case_sensitive` and `whole_words` (ours) they are compared so: by default without case, and as whole words but
-    for keys with Chinese, Japanese or Korean characters."""
+    """When an entry reaches a prompt. A key `/…/flags` is a regular expression. All others are ours:
+
+    `scan_depth` is how many of the last messages are searched for its keys; with `case_sensitive` and `whole_words`
+    they are compared so: by default without case, and as whole words but for keys with Chinese, Japanese or Korean
+    characters. Once called up, it stays for `sticky` messages, then cannot be called up for `cooldown` messages;
+    before `delay` messages were said it cannot be either. In a recursive base other entries do not call it up with
+    `exclude_recursion`, and it calls up none with `prevent_recursion`; with `delay_until_recursion` only they do, from
+    that round on. Of the entries of a `group` one comes in: the one with `group_override` of the highest priority, or
+    of the most keys with `group_scoring`, else one by chance, by their `group_weight`.
+    """
 
     keywords: list[str] = Field(default_factory=list)
     key_groups: list[KeyGroup] = Field(default_factory=list)
@@ -65,6 +72,16 @@ class ActivationCriteria(_Published):
     scan_depth: int | None = Field(default=None, ge=0, le=100)
     case_sensitive: bool = False
     whole_words: bool | None = None
+    sticky: int = Field(default=0, ge=0, le=1_000_000)
+    cooldown: int = Field(default=0, ge=0, le=1_000_000)
+    delay: int = Field(default=0, ge=0, le=1_000_000)
+    exclude_recursion: bool = False
+    prevent_recursion: bool = False
+    delay_until_recursion: int = Field(default=0, ge=0, le=100)
+    group: list[str] = Field(default_factory=list)
+    group_weight: float = Field(default=100, ge=0, le=1_000_000)
+    group_override: bool = False
+    group_scoring: bool = False
 
 
 class TextAround(_Published):
@@ -126,8 +143,18 @@ class BaseAccess(Model):
     write: list[str] = Field(default_factory=lambda: ["*"])
 
 
+class BaseActivation(_Published):
+    """How the entries of a base are activated, where the entries do not say so: how many messages are searched, how
+    many tokens they may take (0 is no limit), and whether they call each other up."""
+
+    scan_depth: int | None = Field(default=None, ge=0, le=100)
+    token_budget: int = Field(default=0, ge=0)
+    recursive: bool = False
+
+
 class BaseHeader(_Published):
-    """A base without its entries. Who may read and write it stands as `access` in its `kb_extensions`."""
+    """A base without its entries. Who may read and write it stands as `access` in its `kb_extensions`, how its entries
+    are activated as `activation`."""
 
     kb_id: str = Field(max_length=200)
     kb_version: str = "1.0.0"
@@ -145,6 +172,14 @@ class BaseHeader(_Published):
     def access(self) -> BaseAccess:
         """Who may read and write the base. Raises `ValidationError` where that is not said properly."""
         return BaseAccess.model_validate(self.kb_extensions.get("access") or {})
+
+    @property
+    def activation(self) -> BaseActivation:
+        """How its entries are activated; what is not said properly is as if it were not there."""
+        try:
+            return BaseActivation.model_validate(self.kb_extensions.get("activation") or {})
+        except ValidationError:
+            return BaseActivation()
 
 
 class BaseSummary(Model):
@@ -192,7 +227,7 @@ class KnowledgeHit(Model):
 class ActivationRequest(Model):
     """What entries are chosen by: the `messages`, oldest first. `bases` are ids and patterns, by default all of the
     project. `budget` is in tokens (0 is none); `used` are those (`BASE/ID`) that were active before in the session. The
-    same request gives the same entries: chance comes from `seed`."""
+    same request gives the same entries: chance comes from `seed` and the number of the messages."""
 
     messages: list[str] = Field(default_factory=list)
     bases: list[str] | None = None
@@ -204,8 +239,8 @@ class ActivationRequest(Model):
 
 
 class ActiveEntry(Model):
-    """An entry that reaches the prompt: its text with prefix and suffix, where it goes, and why it is in. `placement` is
-    where its lorebook wants it, such as `before_char`."""
+    """An entry that reaches the prompt: its text with prefix and suffix, where it goes, and why it is in. `placement`
+    is where its lorebook wants it, such as `before_char`."""
 
     base: str
     id: str
@@ -242,12 +277,14 @@ ExportFormat = Literal["world_info", "character_book", "lorebook_v3", "card_v1",
 
 
 class ImportReport(Model):
-    """What became of a document: the base, its entries, and the fields that are kept but have no effect here."""
+    """What came of a document: the base, its entries, and the fields that are kept but have no effect here, of all and
+    by entry, of the first hundred that have such."""
 
     base: str
     format: str
     entries: int
     unsupported: list[str] = Field(default_factory=list)
+    by_entry: dict[str, list[str]] = Field(default_factory=dict)
 
 
 class KnowledgeFile(Model):

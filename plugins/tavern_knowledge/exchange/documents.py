@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
+from tavern_knowledge.api.containers import carried_card, container_of
+from tavern_knowledge.api.forms import MAX_JSON, form_of, recognise
 from tavern_knowledge.api.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
-from tavern_knowledge.api.pictures import SIGNATURE, card_in, with_cards
-from tavern_knowledge.exchange.lorebooks import KEPT, as_object, book_entries, entries_of, world_entries
+from tavern_knowledge.api.pictures import with_cards
+from tavern_knowledge.exchange.families import as_object, entries_in
+from tavern_knowledge.exchange.lorebooks import KEPT, book_entries, entries_of, world_entries
 from tavern_knowledge.files import read_in_parts
 from tavern_knowledge.index import Row, entry_of
 
-MAX_JSON = 8 << 20
-"""How many bytes the JSON of an imported document may have."""
 _PARTS = 4
 """How deep the entries of a document stand: `data.character_book.entries[0]`."""
 
@@ -37,7 +38,11 @@ _ASPECTS: dict[str, tuple[str, bool]] = {
     "group_only_greetings": ("dialogue_snippet", False),
 }
 """The texts of a card: the type of the entry that each becomes, and whether it always reaches a prompt."""
-_BOOK_SETTINGS = ("scan_depth", "token_budget", "recursive_scanning", "recursive", "scanDepth", "tokenBudget")
+_BOOK_SETTINGS = (
+    ("scan_depth", 100, "scan_depth", "scanDepth"),
+    ("token_budget", 1 << 40, "token_budget", "tokenBudget"),
+)
+"""What a book says of all its entries: our name for it, how much it is at most, and theirs."""
 _SPECS = {"card_v2": ("chara_card_v2", "2.0"), "card_v3": ("chara_card_v3", "3.0")}
 
 
@@ -50,50 +55,80 @@ class Imported:
     entries: list[Row]
     unsupported: set[str] = field(default_factory=set)
     picture: bytes | None = None
+    by_entry: dict[str, list[str]] = field(default_factory=dict)
 
 
 def read(data: bytes, base: str) -> Imported:
     """Return the content of a document of any of the formats, as the base `base`. Raises `InvalidInput`."""
-    if data.startswith(SIGNATURE):
-        found = read(card_in(data, MAX_JSON * 2), base)
-        found.picture = with_cards(data, {})
+    if container_of(data) != "json":
+        carried = carried_card(data, MAX_JSON)
+        found = read(carried.text, base)
+        found.picture = carried.picture if carried.media_type == "image/png" else None
         return found
     if len(data) > MAX_JSON:
         raise InvalidInput(f"the document has more than {MAX_JSON >> 20} MiB of JSON")
     try:
         document = as_object(read_in_parts(data, _PARTS))
     except InvalidInput as error:
+        form = recognise(data)
+        if form is not None and form.kind == "chat":
+            raise InvalidInput(f"the document is {form.label}; {form.command} takes it") from None
         raise InvalidInput(f"the document cannot be imported: {error.message}") from None
+    form = form_of(document)
+    if form is None and "kb_id" in document:
+        raise InvalidInput("the document is a knowledge base of this program: put it into the folder knowledge/")
+    if form is None:
+        raise InvalidInput("the document is neither a lorebook nor a character card that is known here")
+    if form.kind not in ("card", "book"):
+        raise InvalidInput(f"the document is {form.label}; {form.command} takes it")
     inner = document.get("data")
-    is_card = "spec" not in document and isinstance(as_object(inner).get("first_mes"), str)  # some leave `spec` out
-    if (is_card or document.get("spec") in ("chara_card_v2", "chara_card_v3")) and isinstance(inner, dict):
-        about = {key: value for key, value in document.items() if key not in ("data", "spec", "spec_version")}
-        return _card("card_v3" if document.get("spec") == "chara_card_v3" else "card_v2", inner, about, base)
-    if document.get("spec") == "lorebook_v3" and isinstance(inner, dict):
-        return _book("lorebook_v3", inner, base)
-    entries = document.get("entries")
-    if isinstance(entries, dict):
-        return _book("world_info", document, base)
-    if isinstance(entries, list) and not any(isinstance(as_object(one).get("content"), dict) for one in entries):
-        return _book("character_book", document, base)
-    if isinstance(document.get("name"), str) and any(key in document for key in ("first_mes", "description")):
+    if form.family == "lorebook_v3":
+        return _book("lorebook_v3", as_object(inner), base, *entries_in(as_object(inner), "character_book"))
+    if form.kind == "book":
+        kind, entries = entries_in(document, form.family)
+        return _book("world_info" if form.family == "silly" else form.family, document, base, kind, entries)
+    if not isinstance(inner, dict):
         return _card("card_v1", document, {}, base)
-    raise InvalidInput("the document is neither a lorebook nor a character card that is known here")
+    about = {key: value for key, value in document.items() if key not in ("data", "spec", "spec_version")}
+    return _card("card_v3" if document.get("spec") == "chara_card_v3" else "card_v2", inner, about, base)
 
 
-def _book(format: str, book: dict[str, Any], base: str) -> Imported:
-    kind = "world_info" if format == "world_info" else "character_book"
-    entries, unsupported = entries_of(book.get("entries") or [], kind)
+def _book(format: str, book: dict[str, Any], base: str, kind: str, listed: Any) -> Imported:
+    entries, by_entry = entries_of(listed or [], kind)
     about = {key: value for key, value in book.items() if key not in ("entries", "name", "description")}
-    unsupported |= {name for name in _BOOK_SETTINGS if about.get(name) not in (None, False, 0)}
-    header = _header(base, book.get("name"), book.get("description"), {"format": format, "book": about})
-    return Imported(format, header, entries, unsupported)
+    about = {key: value for key, value in about.items() if format != "risu" or key != "data"}
+    activation = _activation(book)
+    unsupported = {f"entries.{name}" for names in by_entry.values() for name in names}
+    header = _header(
+        base, book.get("name"), book.get("description"), {"format": format, "book": about}, activation=activation
+    )
+    return Imported(format, header, entries, unsupported, by_entry=by_entry)
 
 
-def _header(base: str, name: Any, description: Any, kept: dict[str, Any], **more: Any) -> BaseHeader:
+def _activation(book: dict[str, Any]) -> dict[str, Any]:
+    """Return how a book's entries are activated, as far as it says so properly."""
+    found: dict[str, Any] = {}
+    for ours, most, *theirs in _BOOK_SETTINGS:
+        value = next((book[name] for name in theirs if book.get(name) is not None), None)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            found[ours] = min(value, most)
+    if any(book.get(name) is True for name in ("recursive_scanning", "recursiveScanning", "recursive")):
+        found["recursive"] = True
+    return found
+
+
+def _header(
+    base: str,
+    name: Any,
+    description: Any,
+    kept: dict[str, Any],
+    activation: dict[str, Any] | None = None,
+    **more: Any,
+) -> BaseHeader:
     fields = {"kb_displayName": (name, 1_000), "kb_description": (description, 100_000)}
     texts = {key: value[:most] for key, (value, most) in fields.items() if isinstance(value, str) and value}
-    return BaseHeader.model_validate({"kb_id": base, **texts, **more, "kb_extensions": {KEPT: kept}})
+    extensions = {KEPT: kept, **({"activation": activation} if activation else {})}
+    return BaseHeader.model_validate({"kb_id": base, **texts, **more, "kb_extensions": extensions})
 
 
 def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> Imported:
@@ -109,18 +144,23 @@ def _card(format: str, data: dict[str, Any], top: dict[str, Any], base: str) -> 
         rest[aspect] = [] if is_list else ""
         entries += [_aspect(aspect, n, text, str(name)) for n, text in enumerate(texts) if text or is_list]
     unsupported: set[str] = set()
+    by_entry: dict[str, list[str]] = {}
+    activation: Any = None
     book = rest.pop("character_book", None)
     kept: dict[str, Any] = {"format": format, "card": rest, "top": top}
     if isinstance(book, dict):
-        found = _book("character_book", book, base)
+        found = _book("character_book", book, base, *entries_in(book, "character_book"))
         entries += found.entries
+        activation, by_entry = found.header.kb_extensions.get("activation"), found.by_entry
         unsupported = {f"character_book.{one}" for one in found.unsupported}
         kept["book"] = {key: value for key, value in book.items() if key != "entries"}
     unsupported |= {name for name in ("assets", "extensions") if rest.get(name)}
     tags, creator = rest.get("tags"), rest.get("creator")
     more: dict[str, Any] = {"tags": [tag for tag in tags if isinstance(tag, str)]} if isinstance(tags, list) else {}
     more |= {"author": creator} if isinstance(creator, str) and creator else {}
-    return Imported(format, _header(base, name, None, kept, **more), entries, unsupported)
+    return Imported(
+        format, _header(base, name, None, kept, activation, **more), entries, unsupported, by_entry=by_entry
+    )
 
 
 def _aspect(aspect: str, number: int, text: str, name: str) -> Row:

@@ -1,7 +1,8 @@
-"""Entries of SillyTavern's world files and of the books in character cards (V2, V3), as entries of a base and back.
+"""Entries of the books of other programs as entries of a base, and back as those of SillyTavern's world files and of
+the books in character cards (V2, V3).
 
-What an entry has here decides; what it has not, or what has no effect here, is kept in
-`extensions.st_import_metadata` and written back.
+What an entry has here decides. The entry that it was made of is kept in `extensions.st_import_metadata`: where nothing of
+what it became was changed it comes back as it was, else with what has no place here.
 """
 
 from __future__ import annotations
@@ -12,97 +13,83 @@ from typing import Any
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import InvalidInput
 from tavern_knowledge.api.knowledge import KnowledgeEntry
+from tavern_knowledge.exchange.families import (
+    AS_WORLD,
+    BOOK_NAMES,
+    FIELDS,
+    IN_EXTENSIONS,
+    PLACES,
+    as_object,
+    check_text,
+)
 from tavern_knowledge.index import Row, entry_of
+from tavern_knowledge.words import is_pattern
+from tavern_nodes.api.jsregex import PatternError
+from tavern_nodes.api.patterns import compile_pattern, split_literal
 
 KEPT = "st_import_metadata"
 MAX_ENTRIES = 10_000
 MAX_DEPTH = 100
 """How many messages are searched at most."""
+MAX_TIME = 1_000_000
 
 _LOGIC = ("OR", "NOT_ALL", "NOT", "AND")
 """What secondary keys ask for, by SillyTavern's numbers."""
 _ROLES = ("system", "user", "assistant")
-_PLACES: tuple[str, ...] = ("before_char", "after_char", "before_an", "after_an", "at_depth")
-_PLACES += ("before_examples", "after_examples", "outlet")
-_AT_DEPTH = 4
+_AT_DEPTH, _OUTLET = 4, 7
 _COMPARED = {"caseSensitive": "case_sensitive", "matchWholeWords": "whole_words"}
-
-_WORLD = {"key", "keysecondary", "comment", "content", "constant", "selective", "selectiveLogic", "order", "position"}
-_WORLD |= {"disable", "probability", "useProbability", "depth", "scanDepth", "caseSensitive", "matchWholeWords", "role"}
-_BOOK = {"keys", "secondary_keys", "content", "enabled", "insertion_order", "case_sensitive", "name", "comment"}
-_BOOK |= {"selective", "constant", "position", "priority"}
-_SAME = ("position", "probability", "useProbability", "depth", "selectiveLogic", "role")
-_OTHERS = {"scan_depth": "scanDepth", "match_whole_words": "matchWholeWords", "case_sensitive": "caseSensitive"}
-_BOOK_EXTENSIONS = {name: name for name in _SAME} | _OTHERS
-"""Fields of a world's entry that a card keeps in the entry's `extensions`."""
-_BOOK_NAMES = {"keys": "key", "secondary_keys": "keysecondary", "content": "content", "constant": "constant"}
 _HARMLESS = {"uid", "id", "name", "comment", "extensions", "insertion_order"}
-_HARMLESS |= {"addMemo", "displayIndex", "display_index"}
+_HARMLESS |= {"addMemo", "displayIndex", "display_index", "ignoreBudget", "lastUpdatedAt", "useProbability"}
 """Fields that are kept and written back, and need have no effect."""
-_DEFAULTS: dict[str, Any] = {"groupWeight": 100, "group_weight": 100, "probability": 100}
+_DEFAULTS: dict[str, Any] = {"probability": 100, "searchRange": 1000, "mode": "normal", "nonStoryActivatable": False}
 
 
-def entries_of(value: Any, kind: str) -> tuple[list[Row], set[str]]:
-    """Return the entries of a book and which of their fields have no effect here. `kind` is `world_info` or
-    `character_book`. Raises `InvalidInput` naming the entry."""
+def entries_of(value: Any, kind: str) -> tuple[list[Row], dict[str, list[str]]]:
+    """Return the entries of a book, and by their ids which of their fields have no effect here. `kind` is a key of
+    `AS_WORLD`. Raises `InvalidInput` naming the entry."""
     listed = list(value.values()) if isinstance(value, dict) else value
     if not isinstance(listed, list) or len(listed) > MAX_ENTRIES:
         what = f"{len(listed):,} entries" if isinstance(listed, list) else json_type(value)
         raise InvalidInput(f"$.entries: expected at most {MAX_ENTRIES:,} entries, got {what}")
     found: list[Row] = []
-    unsupported: set[str] = set()
+    unsupported: dict[str, list[str]] = {}
     ids: set[str] = set()
     for index, entry in enumerate(listed):
+        where = f"$.entries[{index}]"
         if not isinstance(entry, dict):
-            raise InvalidInput(f"$.entries[{index}]: expected an object, got {json_type(entry)}")
-        reader = _Fields(entry if kind == "world_info" else _as_world(entry), f"$.entries[{index}]")
+            raise InvalidInput(f"{where}: expected an object, got {json_type(entry)}")
         number = entry.get("uid", entry.get("id"))
         id = f"st-{index if number is None or f'st-{number}' in ids else number}"[:200]
         while id in ids:
             id += "-2"
         ids.add(id)
-        mapped = _WORLD if kind == "world_info" else _BOOK
-        kept = {key: each for key, each in entry.items() if key not in mapped}
-        if kind == "character_book" and entry.get("priority") is not None:
-            kept["insertion_order"] = entry.get("insertion_order", 100)
-        if kind == "character_book" and {"name", "comment"} <= entry.keys():
-            unused = "name" if entry["comment"] else "comment"
-            kept |= {unused: entry[unused]} if entry["name"] != entry["comment"] else {}
-        if kind == "character_book" and "extensions" in kept:
-            inner = as_object(kept["extensions"])
-            kept["extensions"] = {key: each for key, each in inner.items() if key not in _BOOK_EXTENSIONS}
-        found.append(Row.of(_entry(id, reader, {"format": kind, "fields": kept})))
-        unsupported |= {f"entries.{name}" for name in _without_effect(kept)}
-        keys = reader.texts("key") + reader.texts("keysecondary")
-        if any(key.startswith("/") and key.rfind("/") > 0 for key in keys):
-            unsupported.add("entries.keys: regular expressions")
+        check_text(kind, entry, AS_WORLD[kind](entry).get("content"), where)
+        made = _entry(id, kind, entry, where)
+        found.append(Row.of(made.model_copy(update={"extensions": {KEPT: {"format": kind, "entry": entry}}})))
+        if named := sorted({*_without_effect(kind, entry), *_wrong_keys(made)}):
+            unsupported[id] = named
     return found, unsupported
 
 
-def _without_effect(kept: dict[str, Any]) -> Iterable[str]:
-    for key, value in (*kept.items(), *as_object(kept.get("extensions")).items()):
+def _without_effect(kind: str, entry: dict[str, Any]) -> Iterable[str]:
+    outside = {key: value for key, value in entry.items() if key not in FIELDS[kind]}
+    inner = as_object(entry.get("extensions"))
+    for key, value in (*outside.items(), *((k, v) for k, v in inner.items() if k not in IN_EXTENSIONS)):
         if key not in _HARMLESS and value not in (None, False, 0, "", [], {}, _DEFAULTS.get(key)):
             yield key
+    if AS_WORLD[kind](entry).get("position") == _OUTLET:
+        yield "position: outlet"
 
 
-def _as_world(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry of a card's book with the names of a world's."""
-    inner = as_object(entry.get("extensions"))
-    more = {new: inner[old] for old, new in _BOOK_EXTENSIONS.items() if old in inner}
-    place = entry.get("position")
-    if place in _PLACES and "position" not in more:
-        more["position"] = _PLACES.index(place)
-    if isinstance(entry.get("case_sensitive"), bool):
-        more["caseSensitive"] = entry["case_sensitive"]
-    order = entry.get("priority") if entry.get("priority") is not None else entry.get("insertion_order")
-    named = {ours: entry.get(theirs) for theirs, ours in _BOOK_NAMES.items()}
-    named |= {"selective": entry.get("selective", False), "disable": entry.get("enabled") is False, "order": order}
-    return {**named, "comment": entry.get("comment") or entry.get("name"), **more}
-
-
-def as_object(value: Any) -> dict[str, Any]:
-    """Return an object as it is, an empty one in the place of anything else."""
-    return value if isinstance(value, dict) else {}
+def _wrong_keys(entry: KnowledgeEntry) -> Iterable[str]:
+    groups = entry.activation_criteria.key_groups
+    for key in (*entry.activation_criteria.keywords, *(key for group in groups for key in group.keys)):
+        if is_pattern(key):
+            source, flags = split_literal(key.strip()) or (key, "")
+            try:
+                compile_pattern(source, flags)
+            except PatternError as error:
+                yield f"keys: {key[:60]} is no regular expression ({error}) and is looked for as a text"
 
 
 class _Fields:
@@ -140,36 +127,30 @@ class _Fields:
         return default if found is None else bool(found)
 
 
-def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
+def _entry(id: str, kind: str, source: dict[str, Any], where: str) -> KnowledgeEntry:
+    """Return what an entry is here."""
+    fields = _Fields(AS_WORLD[kind](source), where)
     secondary = fields.texts("keysecondary")
     logic = int(fields.number("selectiveLogic", 0))
     criteria: dict[str, Any] = {"keywords": fields.texts("key")}
-    inert: list[str] = []
     if secondary and fields.flag("selective", True):
         named = {"group_id": "secondary", "logic": _LOGIC[logic] if 0 <= logic < len(_LOGIC) else "OR"}
         criteria["key_groups"] = [{**named, "keys": secondary, "required": True}]
-    else:
-        inert += ["keysecondary", "selective", "selectiveLogic"]
     if fields.flag("constant", False):
         criteria["trigger_conditions"] = [{"type": "always"}]
     if fields.flag("useProbability", True):
         criteria["trigger_probability"] = min(max(fields.number("probability", 100) / 100, 0), 1)
-    else:
-        inert += ["probability", "useProbability"]
     if (depth := int(fields.number("scanDepth", -1))) >= 0:
         criteria["scan_depth"] = min(depth, MAX_DEPTH)
-        inert += ["scanDepth"] if depth > MAX_DEPTH else []
     criteria |= {_COMPARED[name]: bool(value) for name, value in fields.present(_COMPARED).items()}
+    criteria |= _timing(fields)
     place, role = int(fields.number("position", 0)), int(fields.number("role", 0))
     usage: dict[str, Any] = {"priority": fields.number("order", 100)}
     if place == _AT_DEPTH:
         usage["depth_offset"] = max(0, int(fields.number("depth", 4)))
         usage["role"] = _ROLES[role] if 0 <= role < 3 else "system"
-    else:
-        inert += ["depth", "role"]
-    kept["inert"] = fields.present(inert)
-    name = _PLACES[place] if 0 <= place < len(_PLACES) else str(place)
-    about = {"tags": [f"placement:{name}"], "source": f"imported_from:sillytavern:{kept['format']}"}
+    name = PLACES[place] if 0 <= place < len(PLACES) else str(place)
+    about = {"tags": [f"placement:{name}"], "source": f"imported_from:{_SOURCES.get(kind, 'sillytavern')}:{kind}"}
     made: dict[str, Any] = {
         "id": id,
         "entry_type": "lore_detail",
@@ -177,11 +158,32 @@ def _entry(id: str, fields: _Fields, kept: dict[str, Any]) -> KnowledgeEntry:
         "activation_criteria": criteria,
         "usage_metadata": usage,
         "management_metadata": {**about, "is_enabled": not fields.flag("disable", False)},
-        "extensions": {KEPT: kept},
     }
     if comment := fields.text("comment"):
         made["displayName"] = comment[:1000]
     return KnowledgeEntry.model_validate(made)
+
+
+_SOURCES = {"novelai": "novelai", "agnai": "agnai", "risu": "risuai"}
+_TIMES = ("sticky", "cooldown", "delay")
+_FLAGS = {"excludeRecursion": "exclude_recursion", "preventRecursion": "prevent_recursion"}
+_FLAGS |= {"groupOverride": "group_override", "useGroupScoring": "group_scoring"}
+
+
+def _timing(fields: _Fields) -> dict[str, Any]:
+    """Return when an entry comes in by time, by other entries, and by its group."""
+    found: dict[str, Any] = {}
+    for name in _TIMES:
+        if (times := int(fields.number(name, 0))) > 0:
+            found[name] = min(times, MAX_TIME)
+    found |= {ours: True for theirs, ours in _FLAGS.items() if fields.flag(theirs, False)}
+    waits = fields.present(["delayUntilRecursion"]).get("delayUntilRecursion")
+    if waits:
+        found["delay_until_recursion"] = 1 if waits is True else min(int(fields.number("delayUntilRecursion", 0)), 100)
+    if groups := fields.texts("group"):
+        found["group"] = groups
+        found["group_weight"] = min(max(fields.number("groupWeight", 100), 0), MAX_TIME)
+    return found
 
 
 # --- and back -------------------------------------------------------------------------------------
@@ -192,11 +194,12 @@ def world_entries(entries: Iterable[Row]) -> tuple[dict[str, Any], set[str]]:
     found: dict[str, Any] = {}
     unsupported: set[str] = set()
     for index, entry in enumerate(map(entry_of, entries)):
-        made, lost = _world_entry(entry)
-        kept = _kept(entry, "world_info")
-        uid = kept.get("uid", index)
-        found[str(uid if str(uid) not in found else f"{uid}-{index}")] = {"uid": uid, **made, **kept}
-        unsupported |= lost
+        if (made := _as_it_was(entry, "world_info")) is None:
+            made, lost = _world_entry(entry)
+            made = {"uid": index, **made, **_others(entry, "world_info")}
+            unsupported |= lost
+        uid = made.get("uid", index)
+        found[str(uid if str(uid) not in found else f"{uid}-{index}")] = made
     return found, unsupported
 
 
@@ -205,25 +208,58 @@ def book_entries(entries: Iterable[Row]) -> tuple[list[dict[str, Any]], set[str]
     found: list[dict[str, Any]] = []
     unsupported: set[str] = set()
     for index, entry in enumerate(map(entry_of, entries)):
-        world, lost = _world_entry(entry)
-        kept = _kept(entry, "character_book")
-        inner = as_object(kept.pop("extensions", {}))
-        place = "after_char" if world["position"] else "before_char"
-        more = {old: world[new] for old, new in _BOOK_EXTENSIONS.items()}
-        made = {theirs: world[ours] for theirs, ours in _BOOK_NAMES.items()} | {"id": index, "position": place}
-        made |= {"name": world["comment"], "comment": world["comment"], "selective": world["selective"]}
-        made |= {"extensions": {**more, **inner}, "enabled": not world["disable"]}
-        made |= {"insertion_order": world["order"], "case_sensitive": bool(world["caseSensitive"])}
-        made |= {"priority": world["order"]} if "insertion_order" in kept else {}
-        found.append({**made, **kept})
-        unsupported |= lost
+        if (made := _as_it_was(entry, "character_book")) is None:
+            made, lost = _book_entry(entry, index)
+            unsupported |= lost
+        found.append(made)
     return found, unsupported
 
 
-def _kept(entry: KnowledgeEntry, kind: str) -> dict[str, Any]:
-    """Return the fields that an entry came with, from a document of this kind."""
+def _book_entry(entry: KnowledgeEntry, index: int) -> tuple[dict[str, Any], set[str]]:
+    world, lost = _world_entry(entry)
+    kept = _others(entry, "character_book")
+    inner = as_object(kept.pop("extensions", {}))
+    place = "after_char" if world["position"] else "before_char"
+    more = {old: world[new] for old, new in IN_EXTENSIONS.items()}
+    made = {theirs: world[ours] for theirs, ours in BOOK_NAMES.items()} | {"id": index, "position": place}
+    made |= {"name": world["comment"], "comment": world["comment"], "selective": world["selective"]}
+    made |= {"extensions": {**inner, **more}, "enabled": not world["disable"]}
+    made |= {"insertion_order": world["order"], "case_sensitive": bool(world["caseSensitive"])}
+    source = _source(entry, "character_book")
+    if source.get("priority") is not None:
+        made |= {"priority": world["order"], "insertion_order": source.get("insertion_order", 100)}
+    return {**made, **kept}, lost
+
+
+def _source(entry: KnowledgeEntry, kind: str) -> dict[str, Any]:
+    """Return the entry of a document of this kind that an entry was made of; an empty one where it was not."""
     about = as_object(entry.extensions.get(KEPT))
-    return dict(as_object(about.get("fields"))) if about.get("format") == kind else {}
+    return as_object(about.get("entry")) if about.get("format") == kind else {}
+
+
+def _as_it_was(entry: KnowledgeEntry, kind: str) -> dict[str, Any] | None:
+    """Return the entry of a document that an entry was made of, where nothing of it was changed since."""
+    if not (source := _source(entry, kind)):
+        return None
+    made = _entry(entry.id, kind, source, "$")
+    return dict(source) if _compared(made) == _compared(entry) else None
+
+
+def _compared(entry: KnowledgeEntry) -> dict[str, Any]:
+    left_out: Any = {"version": True, "extensions": True, "management_metadata": {"created_at", "updated_at"}}
+    return entry.model_dump(mode="json", exclude=left_out)
+
+
+def _others(entry: KnowledgeEntry, kind: str) -> dict[str, Any]:
+    """Return the fields of the entry that an entry was made of which have no place here."""
+    about = as_object(entry.extensions.get(KEPT))
+    if about.get("format") == kind and isinstance(about.get("fields"), dict):  # by an earlier version
+        return dict(as_object(about["fields"]))
+    found = {key: value for key, value in _source(entry, kind).items() if key not in FIELDS[kind]}
+    if "extensions" in found:
+        inner = as_object(found["extensions"])
+        found["extensions"] = {key: value for key, value in inner.items() if key not in IN_EXTENSIONS}
+    return found
 
 
 def _world_entry(entry: KnowledgeEntry) -> tuple[dict[str, Any], set[str]]:
@@ -239,9 +275,8 @@ def _world_entry(entry: KnowledgeEntry) -> tuple[dict[str, Any], set[str]]:
         "usage_metadata.suffix": usage.suffix.is_enabled,
         "content: media": not content.mime_type.startswith("text/") or content.path or content.url,
     }
-    earlier = as_object(as_object(entry.extensions.get(KEPT)).get("inert"))
     names = [tag.removeprefix("placement:") for tag in about.tags if tag.startswith("placement:")]
-    place = _PLACES.index(names[0]) if names and names[0] in _PLACES else 0
+    place = PLACES.index(names[0]) if names and names[0] in PLACES else 0
     at_depth = usage.depth_offset is not None
     world: dict[str, Any] = {
         "key": criteria.keywords,
@@ -261,10 +296,10 @@ def _world_entry(entry: KnowledgeEntry) -> tuple[dict[str, Any], set[str]]:
         "caseSensitive": criteria.case_sensitive if "case_sensitive" in criteria.model_fields_set else None,
         "matchWholeWords": criteria.whole_words,
         "role": _ROLES.index(usage.role) if usage.role in _ROLES else 0,
+        **{name: getattr(criteria, name) for name in _TIMES},
+        **{theirs: getattr(criteria, ours) for theirs, ours in _FLAGS.items()},
+        "delayUntilRecursion": criteria.delay_until_recursion,
+        "group": ", ".join(criteria.group),
+        "groupWeight": criteria.group_weight,
     }
-    still = {"keysecondary", "selective", "selectiveLogic"} if not groups else set()
-    still |= {"depth", "role"} if not at_depth else set()
-    still |= {"scanDepth"} if criteria.scan_depth == MAX_DEPTH else set()
-    still |= {"probability", "useProbability"} if criteria.trigger_probability == 1 else set()
-    world |= {name: value for name, value in earlier.items() if name in still}
     return world, {f"entries.{name}" for name, is_lost in lost.items() if is_lost}

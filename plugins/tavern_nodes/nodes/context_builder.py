@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host import NodeDefinition, node
-from tavern_nodes.conversation import read_messages
 from tavern_nodes.api.patterns import within
+from tavern_nodes.conversation import read_messages
 from tavern_nodes.platform_slots import slot
 from tavern_nodes.prompts import build_messages
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tavern_host import InvalidInput, NodeContext, NodeDefinition, NotFound, PluginContext, TavernError, node
+from tavern_nodes.api.patterns import Allowance, within
 from tavern_nodes.cards import read_card_file
 from tavern_nodes.conversation import read_messages
 from tavern_nodes.documents import decode, read_json, read_yaml
 from tavern_nodes.files import read_inside, stamp_inside
-from tavern_nodes.api.patterns import Allowance, within
 from tavern_nodes.platform_slots import choices, slot
 from tavern_nodes.presets import read_preset
 from tavern_nodes.rules import Rule, read_rules

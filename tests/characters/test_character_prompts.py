@@ -1,0 +1,90 @@
+"""What a model is asked by an agent that was made of a card: macros, the book, who the user is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from helpers.stub_llm import said
+
+from tavern_characters.api.characters import CHARACTERS, Characters, Persona
+from tests.agents.agent_bench import AgentBench
+from tests.characters.card_files import MIRA, V3, dumped
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def characters(bench: AgentBench) -> Characters:
+    return bench.host.services.get(CHARACTERS)
+
+
+async def test_a_character_is_talked_to(bench: AgentBench) -> None:
+    await characters(bench).import_card(dumped(V3), character="mira")
+    await characters(bench).save_persona(Persona(name="Ada", description="{{user}} bakes bread."))
+    begun = await characters(bench).begin("mira")
+    assert begun.greetings == 3
+    firsts = await bench.histories.children(begun.id)
+    assert [one.message.content for one in firsts] == [
+        "*Mira looks up.* Come in, Ada!\nIt is late.",
+        "The inn is closed, Ada.",
+        "又是你，Ada？",
+    ]
+    await characters(bench).save_persona(Persona(name="Somebody else"))
+    model = bench.answers(said("Oh no."))
+    reply = await bench.run("Is there a dragon?", "mira", conversation_id=begun.id)
+    assert reply.text == "Oh no."
+    assert [(one.role, one.content) for one in model.asked[0].messages] == [
+        (
+            "system",
+            "Write Mira's next reply in a conversation between Mira and Ada. Speak as an innkeeper.",
+        ),
+        ("system", "Mira fears the dragon of the silver hill."),
+        ("system", "Ada bakes bread."),
+        ("system", "Mira keeps the inn. Ada is her guest."),
+        ("system", "Warm and curious."),
+        ("system", "It rains."),
+        ("system", "An example of how Mira talks:\nAda: Soup?\nMira: Always."),
+        ("assistant", "*Mira looks up.* Come in, Ada!\nIt is late."),
+        ("system", "Silver was dug there."),
+        ("system", "Mira limps."),
+        ("user", "Is there a dragon?"),
+        ("system", "Stay in the inn, Mira."),
+    ]
+
+
+async def test_another_greeting_and_another_answer(bench: AgentBench) -> None:
+    await characters(bench).import_card(dumped(V3), character="again")
+    begun = await characters(bench).begin("again")
+    first, second, _ = await bench.histories.children(begun.id)
+    await bench.histories.activate(begun.id, message_id=second.id, head=first.id)
+    model = bench.answers(said("Please."), said("Pretty please."))
+    await bench.run("Let me in!", "again", conversation_id=begun.id)
+    assert "The inn is closed, Somebody else." in [one.content for one in model.asked[0].messages]
+    head = (await bench.histories.get_history(begun.id)).branches[0].head
+    swiped = await bench.run("", "again", conversation_id=begun.id, parent_id=head, head=head)
+    assert swiped.text == "Pretty please."
+    kept = await bench.histories.load(begun.id)
+    assert [one.message.content for one in kept][1:] == ["Let me in!", "Pretty please."]
+    assert len(await bench.histories.children(begun.id, kept[1].id)) == 2
+
+
+async def test_a_card_without_anything_can_be_talked_to(bench: AgentBench) -> None:
+    await characters(bench).import_card(dumped({**dict.fromkeys(MIRA, ""), "name": "Blank"}), name="blank.json")
+    begun = await characters(bench).begin("blank")
+    assert (begun.greeting, begun.greetings) == ("", 0)
+    model = bench.answers(said("Hm."))
+    await bench.run("Hello", "blank", conversation_id=begun.id)
+    assert [one.content for one in model.asked[0].messages] == [
+        "Write Blank's next reply in a conversation between Blank and Somebody else.",
+        "Hello",
+    ]
+
+
+async def test_the_conversation_goes_where_its_export_goes(bench: AgentBench) -> None:
+    begun = await characters(bench).begin("mira", conversation_id="kept")
+    exported = await bench.histories.export_history(begun.id)
+    assert json.loads(exported.model_dump_json())["memories"]
+    moved = await bench.histories.import_history(exported, history_id="moved")
+    model = bench.answers(said("Well."))
+    await bench.run("Hello", "mira", conversation_id=moved.id)
+    assert "Mira keeps the inn. Somebody else is her guest." in [one.content for one in model.asked[0].messages]
