@@ -1,8 +1,8 @@
 """Entries of the books of other programs as entries of a base, and back as those of SillyTavern's world files and of
 the books in character cards (V2, V3).
 
-What an entry has here decides. The entry that it was made of is kept in `extensions.st_import_metadata`: where nothing of
-what it became was changed it comes back as it was, else with what has no place here.
+What an entry has here decides. The entry that it was made of is kept in `extensions.st_import_metadata`: where nothing
+was changed since it comes back as it was, else with what has no place here.
 """
 
 from __future__ import annotations

@@ -33,7 +33,9 @@ test("a file is known by the marks of its kind", () => {
   expect(kindOf({ nodes: [], edges: [] })).toBe("workflow");
   expect(kindOf({ format: "tavern-chat-history" })).toBe("conversation");
   expect(kindOf({ core_deliberation_workflow_id: "x" })).toBe("agent");
-  for (const one of [{ entries: {} }, { spec: "chara_card_v3", data: {} }, { name: "A", first_mes: "Hello" }])
+  for (const one of [{ spec: "chara_card_v3", data: {} }, { name: "A", first_mes: "" }, { data: { first_mes: "A" } }])
+    expect(kindOf(one)).toBe("character");
+  for (const one of [{ entries: {} }, { spec: "lorebook_v3", data: {} }, { type: "risu", data: [] }])
     expect(kindOf(one)).toBe("knowledge");
   for (const one of [{}, [], null, 3, { spec: "openapi" }]) expect(kindOf(one)).toBeUndefined();
 });

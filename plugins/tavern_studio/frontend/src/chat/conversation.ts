@@ -22,6 +22,8 @@ export type Part =
 /** What a person said, and what an agent did about it. */
 export interface Turn {
   message: HistoryMessage;
+  /** Whether nobody said anything before: the message is itself the first of what the agent said. */
+  isOpening?: boolean;
   runId?: string;
   parts: Part[];
   /** The versions of this message, this one among them, in their order; none where it is the only one. */
@@ -159,7 +161,8 @@ export class Conversation {
       if (message.message.role === "user" && !isObservation) {
         finish();
         made.push({ message, parts: [], versions: this.versionsOf(message), answers: [] });
-      } else if (made.length > 0) {
+      } else {
+        if (made.length === 0) made.push({ message, isOpening: true, parts: [], versions: [], answers: [] });
         answers.push(message);
       }
     }
@@ -195,7 +198,7 @@ export class Conversation {
     const trace = this.traces.get(run.id) ?? [];
     const parts = partsOf(trace, this.fragments.get(run.id));
     const last = made.at(-1);
-    if (last !== undefined && last.runId === undefined && last.parts.length === 0) {
+    if (last !== undefined && last.runId === undefined && last.parts.length === 0 && !last.isOpening) {
       Object.assign(last, { runId: run.id, parts });
       return;
     }

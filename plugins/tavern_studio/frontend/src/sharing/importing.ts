@@ -1,8 +1,9 @@
 import { api, ask } from "../api/client";
+import { beginWith, importCard } from "../characters/characters";
 import { saveProfile, type Profile } from "../agents/profiles";
 import { t } from "../i18n";
 import { chooseFiles, download, save } from "../kit/files";
-import { attempt } from "../kit/toasts";
+import { attempt, say } from "../kit/toasts";
 import { baseIdOf, importBase } from "../knowledge/entries";
 import { isPng, keywordsIn, textIn, withText } from "./png";
 import { firstFree } from "../kit/words";
@@ -12,7 +13,9 @@ export const KEYWORD = "tavern-workflow";
 /** Those under which pictures of characters have their cards. */
 const CARDS = ["chara", "ccv3"];
 
-const TAKEN = ".json,.png,application/json,image/png";
+const TAKEN = ".json,.png,.webp,.jpg,.jpeg,.charx,application/json,image/png,image/webp,image/jpeg";
+/** Files of other kinds than JSON and PNG, which only characters come in. */
+const OF_CHARACTERS = /\.(webp|jpe?g|charx)$/i;
 
 /** Let the person choose files, and keep what they hold; returns where the page shows it. */
 export async function importFiles(): Promise<string[]> {
@@ -27,10 +30,11 @@ export async function importFiles(): Promise<string[]> {
 /** Whether these are files that a view has no use for, and that may be imported. */
 export function mayImport(event: DragEvent): boolean {
   const files = [...(event.dataTransfer?.files ?? [])];
-  return !event.defaultPrevented && files.length > 0 && files.every((file) => /\.(json|png)$/i.test(file.name));
+  const isOurs = (file: File) => /\.(json|png)$/i.test(file.name) || OF_CHARACTERS.test(file.name);
+  return !event.defaultPrevented && files.length > 0 && files.every(isOurs);
 }
 
-export type Kind = "workflow" | "conversation" | "agent" | "knowledge";
+export type Kind = "workflow" | "conversation" | "agent" | "character" | "knowledge";
 
 /** What a JSON file holds, by the marks of its kind; undefined for anything else. */
 export function kindOf(value: unknown): Kind | undefined {
@@ -38,9 +42,13 @@ export function kindOf(value: unknown): Kind | undefined {
   if ("nodes" in value) return "workflow";
   if ("format" in value && value.format === "tavern-chat-history") return "conversation";
   if ("core_deliberation_workflow_id" in value) return "agent";
-  if ("entries" in value || ("spec" in value && /^chara_card/.test(String(value.spec)))) return "knowledge";
-  return "first_mes" in value ? "knowledge" : undefined;
+  if ("spec" in value && /^chara_card/.test(String(value.spec))) return "character";
+  if ("entries" in value || ("spec" in value && value.spec === "lorebook_v3") || isRisuBook(value)) return "knowledge";
+  const inner = "data" in value && value.data !== null && typeof value.data === "object" ? value.data : value;
+  return "first_mes" in inner ? "character" : undefined;
 }
+
+const isRisuBook = (value: object) => "type" in value && value.type === "risu" && "data" in value;
 
 /** Keep what a file holds, whatever it is; return where the page shows it. Raises what the server refuses. */
 export async function importFile(file: File): Promise<string> {
@@ -48,9 +56,10 @@ export async function importFile(file: File): Promise<string> {
   if (isPng(bytes)) {
     const text = textIn(bytes, KEYWORD);
     if (text !== undefined) return keepWorkflow(objectIn(text), file.name);
-    if (CARDS.some((one) => keywordsIn(bytes).includes(one))) return keepKnowledge(file);
+    if (CARDS.some((one) => keywordsIn(bytes).includes(one))) return keepCharacter(file);
     throw new Error(t("sharing.plainPicture", { name: file.name }));
   }
+  if (OF_CHARACTERS.test(file.name)) return keepCharacter(file);
   const value = objectIn(new TextDecoder().decode(bytes));
   switch (kindOf(value)) {
     case "workflow":
@@ -59,6 +68,8 @@ export async function importFile(file: File): Promise<string> {
       return keepConversation(value);
     case "agent":
       return keepAgent(value as unknown as Profile);
+    case "character":
+      return keepCharacter(file);
     case "knowledge":
       return keepKnowledge(file);
     case undefined:
@@ -100,6 +111,14 @@ async function keepAgent(profile: Profile): Promise<string> {
   const id = freeId(profile.id, await ask(api.GET("/api/agents")));
   await saveProfile({ ...profile, id });
   return `/agents/${id}`;
+}
+
+/** A card becomes an agent, which greets the person. */
+async function keepCharacter(file: File): Promise<string> {
+  const made = await importCard(file);
+  const fields = (made.unsupported ?? []).join(", ");
+  say(t(fields ? "characters.unsupported" : "characters.imported", { name: made.name, fields }));
+  return beginWith(made.id);
 }
 
 async function keepKnowledge(file: File): Promise<string> {
