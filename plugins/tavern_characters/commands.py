@@ -73,6 +73,29 @@ async def export_card(arguments: Arguments, context: PluginContext) -> Output:
     yield CommandOutput(kind="result", data={"file": str(path), "unsupported": list(made.unsupported)})
 
 
+async def import_chat(arguments: Arguments, context: PluginContext) -> Output:
+    """Make a conversation of a chat, and name what of it is left out."""
+    content = await asyncio.to_thread(read_document_bytes, Path(arguments["file"]))
+    made = await _service(context).import_chat(
+        content, character=arguments["character"], call=operator_call(context.project.id)
+    )
+    yield CommandOutput(kind="message", text=f"{made.messages} messages with {made.agent}: the conversation {made.id}")
+    if made.unsupported:
+        yield CommandOutput(kind="progress", text=f"left out: {', '.join(made.unsupported)}")
+    how = f"tavern agent run {made.agent} --conversation {made.id}"
+    yield CommandOutput(kind="progress", text=f"To continue: {how}")
+    yield CommandOutput(kind="result", data=made.to_json())
+
+
+async def export_chat(arguments: Arguments, context: PluginContext) -> Output:
+    """Write a conversation as a chat."""
+    made = await _service(context).export_chat(arguments["conversation"], branch=arguments["branch"])
+    path = Path(arguments["output"] or Path.cwd() / made.name)
+    await asyncio.to_thread(write_atomic, path, made.content)
+    yield CommandOutput(kind="text", text=str(path))
+    yield CommandOutput(kind="result", data={"file": str(path)})
+
+
 async def persona(arguments: Arguments, context: PluginContext) -> Output:
     """Show who the operator is in conversations, after what the options change."""
     call = operator_call(context.project.id)

@@ -15,6 +15,8 @@ _ROUTES = (
     ("GET", "/api/characters/{id}/picture", "get_picture", "A character's picture."),
     ("GET", "/api/characters/{id}/export", "export_card", "A character as a card."),
     ("POST", "/api/characters/{id}/conversations", "begin", "Begin a conversation with a character's greeting."),
+    ("POST", "/api/character-chats", "import_chat", "Make a conversation of the SillyTavern chat that is the body."),
+    ("GET", "/api/character-chats/{id}", "export_chat", "A conversation as a chat of SillyTavern."),
     ("GET", "/api/persona", "get_persona", "Who one is in conversations with characters."),
     ("PUT", "/api/persona", "save_persona", "Say who one is in conversations with characters."),
 )
@@ -24,6 +26,8 @@ _TYPES: dict[str, dict[str, Any]] = {
     "get_picture": {"content_type": "image/*"},
     "export_card": {"query": "ExportQuery", "content_type": "*/*"},
     "begin": {"answer": "api.characters:BegunConversation", "status": 201},
+    "import_chat": {"query": "ChatQuery", "answer": "api.characters:ImportedChat", "status": 201},
+    "export_chat": {"query": "BranchQuery", "content_type": "application/jsonl"},
     "get_persona": {"answer": "api.characters:Persona"},
     "save_persona": {"body": "api.characters:Persona", "answer": "api.characters:Persona"},
 }
@@ -37,6 +41,11 @@ _PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
     "replace": ("--replace", "Replace a character that is there.", {"type": "flag"}),
     "format": ("--format", _FORMATS, {"default": "card"}),
     "output": ("--output", "The file; by default one of the character's name here.", {"type": "path"}),
+    "chat": ("file", "The chat (JSON Lines).", {"required": True, "type": "path"}),
+    "with": ("--character", "The character that it is with; the one of its name if left out.", {}),
+    "conversation": ("conversation", "The conversation's id.", {"required": True}),
+    "--branch": ("--branch", "A branch; the active one if left out.", {}),
+    "to": ("--output", "The file; by default one of the conversation's name here.", {"type": "path"}),
     "name": ("--name", "What characters call you: {{user}}.", {}),
     "description": ("--description", "What characters know of you: {{persona}}.", {}),
 }
@@ -50,6 +59,8 @@ _COMMANDS = (
     ),
     ("export", "export_card", "character format output", "Write a character as a card."),
     ("begin", "begin", "character", "Begin a conversation with a character's greeting."),
+    ("import-chat", "import_chat", "chat with", "Make a conversation of a chat of SillyTavern."),
+    ("export-chat", "export_chat", "conversation --branch to", "Write a conversation as a chat of SillyTavern."),
     ("persona", "persona", "name description", "Show or say who you are in conversations with characters."),
 )
 

@@ -20,9 +20,11 @@ from tavern_characters.api.characters import (
     Characters,
     CharacterSummary,
     ExportFormat,
+    ImportedChat,
     Persona,
 )
 from tavern_characters.cards import Card, id_of
+from tavern_characters.chats import as_chat, as_history, read_chat
 from tavern_characters.conversations import beginning
 from tavern_characters.files import ARCHIVE, MAX_CHARACTERS, PICTURES, CharacterFolder, dumped, read_card
 from tavern_characters.personas import person_of, read_persona, write_persona
@@ -203,6 +205,42 @@ class CharacterService(Characters):
         await self._context.services.get(CHAT_HISTORY).import_history(exported, call=call)
         greetings = exported.messages
         return BegunConversation(id=id, agent=agent, greeting=greetings[0].message.content, greetings=len(greetings))
+
+    async def import_chat(
+        self,
+        content: bytes,
+        *,
+        character: str | None = None,
+        conversation_id: str | None = None,
+        call: CallContext | None = None,
+    ) -> ImportedChat:
+        """Make a conversation of a chat of SillyTavern; see the interface."""
+        if len(content) > MAX_FILE:
+            raise InvalidInput(f"a chat's file has at most {MAX_FILE >> 20} MiB")
+        chat = await asyncio.to_thread(read_chat, content)
+        if character is None:
+            known = [one.id for one in await self.list_characters() if one.name == chat.character]
+            if not known:
+                name = chat.character[:100]
+                raise NotFound(f"there is no character {name!r}: import its card first, or name another one")
+            character = known[0]
+        else:
+            await asyncio.to_thread(self._folder.card, character)
+        agent = (await self._context.services.get(AGENT_RUNTIME).get(character)).id
+        id = conversation_id or f"{character}-{new_id('')[1:9]}"
+        exported = await asyncio.to_thread(as_history, chat, id, agent, chat.character)
+        if exported is None:
+            raise InvalidInput("nothing was said in this chat")
+        await self._context.services.get(CHAT_HISTORY).import_history(exported, call=call)
+        return ImportedChat(id=id, agent=agent, messages=len(exported.messages), unsupported=chat.unsupported)
+
+    async def export_chat(self, conversation_id: str, *, branch: str | None = None) -> CharacterFile:
+        """Return a branch of a conversation as a chat; see the interface."""
+        history = await self._context.services.get(CHAT_HISTORY).export_history(conversation_id)
+        if branch is not None and branch not in [one.name for one in history.branches]:
+            raise NotFound(f"the conversation {conversation_id!r} has no branch {branch!r:.200}")
+        content = await asyncio.to_thread(as_chat, history, branch)
+        return CharacterFile(name=f"{id_of(conversation_id)}.jsonl", media_type="application/jsonl", content=content)
 
     async def persona(self, *, call: CallContext | None = None) -> Persona:
         """Return who the person is that asks."""

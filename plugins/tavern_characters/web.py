@@ -23,6 +23,19 @@ class ExportQuery(Model):
     format: ExportFormat = "card"
 
 
+class ChatQuery(Model):
+    """The query of `POST /api/character-chats`."""
+
+    character: str | None = Field(default=None, max_length=200)
+    id: str | None = Field(default=None, max_length=200)
+
+
+class BranchQuery(Model):
+    """The query of `GET /api/character-chats/{id}`."""
+
+    branch: str | None = Field(default=None, max_length=200)
+
+
 async def list_characters(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the characters."""
     return HttpResponse(data=[one.to_json() for one in await _service(context).list_characters()])
@@ -53,6 +66,21 @@ async def begin(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(
         status=201, data=(await _service(context).begin(request.parameters["id"], call=request.call)).to_json()
     )
+
+
+async def import_chat(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Make a conversation of the chat that is the body."""
+    asked = request.read_query(ChatQuery)
+    made = await _service(context).import_chat(
+        request.body, character=asked.character or None, conversation_id=asked.id or None, call=request.call
+    )
+    return HttpResponse(status=201, data=made.to_json())
+
+
+async def export_chat(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with a conversation as a chat."""
+    asked = request.read_query(BranchQuery)
+    return _file(await _service(context).export_chat(request.parameters["id"], branch=asked.branch or None))
 
 
 async def get_persona(request: HttpRequest, context: PluginContext) -> HttpResponse:

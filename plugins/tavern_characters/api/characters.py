@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads, reads_content
 from tavern_host.contracts.wire import Model
 
 CardFormat = Literal["card_v1", "card_v2", "card_v3"]
@@ -57,6 +57,16 @@ class BegunConversation(Model):
     greetings: int = 0
 
 
+class ImportedChat(Model):
+    """A chat that was imported as the conversation `id` with an agent; `unsupported` names what is left out, and how
+    often."""
+
+    id: str
+    agent: str
+    messages: int
+    unsupported: list[str] = Field(default_factory=list)
+
+
 class Persona(Model):
     """Who a person is in conversations: the `name` is `{{user}}`, the `description` `{{persona}}`."""
 
@@ -65,6 +75,7 @@ class Persona(Model):
 
 
 _WRITE = "Make agents of character cards, and begin conversations with them."
+_READ = "Read conversations with characters."
 _PERSONA = "Read and change who a person is in conversations with characters."
 
 
@@ -103,6 +114,22 @@ class Characters(ServiceInterface, name="characters"):
     ) -> BegunConversation:
         """Begin a conversation with the greeting of a character, for the person who asks. Raises `Conflict` for an id
         that is taken."""
+
+    @acts("characters:write", _WRITE)
+    async def import_chat(
+        self,
+        content: bytes,
+        *,
+        character: str | None = None,
+        conversation_id: str | None = None,
+        call: CallContext | None = None,
+    ) -> ImportedChat:
+        """Make a conversation of a chat of SillyTavern, by default with the character of its name. Raises
+        `InvalidInput` for what is no chat, `NotFound` where no character has the name, `Conflict`."""
+
+    @reads_content("characters:read", _READ)
+    async def export_chat(self, conversation_id: str, *, branch: str | None = None) -> CharacterFile:
+        """Return a branch of a conversation, by default the active one, as a chat of SillyTavern. Raises `NotFound`."""
 
     @acts("characters:persona", _PERSONA)
     async def persona(self, *, call: CallContext | None = None) -> Persona:

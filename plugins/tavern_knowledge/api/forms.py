@@ -39,7 +39,7 @@ FORMS: dict[Family, Form] = {
     "novelai": Form("book", "novelai", "a lorebook of NovelAI", _BOOK),
     "agnai": Form("book", "agnai", "a memory book of Agnai", _BOOK),
     "risu": Form("book", "risu", "a lorebook of RisuAI", _BOOK),
-    "chat": Form("chat", "chat", "a chat of SillyTavern", "tavern character import-chat CHARACTER FILE"),
+    "chat": Form("chat", "chat", "a chat of SillyTavern", "tavern character import-chat FILE"),
     "preset": Form("preset", "preset", "a preset of SillyTavern for chat completion", "the node core:PresetLoader"),
 }
 _CARD_FIELDS = ("first_mes", "personality", "mes_example", "description", "scenario", "alternate_greetings")
