@@ -12,7 +12,9 @@ from pydantic import JsonValue
 from tavern_agents.api.agents import AGENT_RUNTIME, AgentRunFilter
 from tavern_agents.api.histories import CHAT_HISTORY
 from tavern_host import CommandOutput, PluginContext
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import read_json_object
+from tavern_host.contracts.errors import InvalidInput
 from tavern_worlds.api.scenes import SCENE_MANAGER, SceneManager, SceneRun
 
 _EVERY = 0.1
@@ -36,6 +38,17 @@ async def list_scenes(arguments: Arguments, context: PluginContext) -> Output:
     yield CommandOutput(kind="table", columns=["run", "scene", "status", "began (UTC)"], rows=rows)
     data: Any = {"scenes": [one.to_json() for one in scenes], "runs": [run.to_json() for run in runs]}
     yield CommandOutput(kind="result", data=data)
+
+
+async def new_scene(arguments: Arguments, context: PluginContext) -> Output:
+    """Write a scene of agents, and say how it is started."""
+    name, about, agents = str(arguments["name"]), str(arguments["description"]), arguments["agent"]
+    if not isinstance(agents, list) or not agents:
+        raise InvalidInput("say by --agent who speaks in the scene")
+    call = operator_call(context.project.id)
+    scene = await _service(context).create(name, [str(one) for one in agents], description=about, call=call)
+    yield CommandOutput(kind="message", text=f"To start the scene: tavern scene start {scene.id}")
+    yield CommandOutput(kind="result", data=scene.to_json())
 
 
 async def show(arguments: Arguments, context: PluginContext) -> Output:

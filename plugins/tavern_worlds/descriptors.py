@@ -11,6 +11,7 @@ from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
     ("GET", "/api/scenes", "list_scenes", "The project's scenes, and what is wrong with them."),
+    ("POST", "/api/scenes", "create", "Make a scene of agents."),
     ("POST", "/api/scenes/{id}/runs", "start", "Start a scene."),
     ("GET", "/api/scene-runs", "list_runs", "Runs of scenes, the latest first."),
     ("GET", "/api/scene-runs/{run}", "get_run", "A run of a scene as it stands, its world included."),
@@ -22,6 +23,9 @@ _ROUTES = (
 
 _PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
     "id": ("scene", "The scene's id.", {"required": True}),
+    "called": ("name", "What the scene is called.", {"required": True}),
+    "agents": ("--agent", "An agent that speaks in it.", {"multiple": True}),
+    "about": ("--description", "What all agents learn of it.", {"default": ""}),
     "scene": ("scene", "The id of a run, or of a scene: its latest run.", {"required": True}),
     "message": ("--message", "What is said; without it the agents continue, with --turns.", {"default": ""}),
     "name": ("--name", "Who says it.", {"default": "User"}),
@@ -34,6 +38,7 @@ _PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
 
 _COMMANDS = (
     ("list", "list_scenes", "", "List the project's scenes and their latest runs."),
+    ("new", "new_scene", "called agents about", "Make a scene of agents, such as the characters of cards."),
     ("show", "show", "scene", "Show a run of a scene: its agents, and what they said."),
     ("start", "start", "id", "Start a scene, and show what its agents say."),
     ("say", "say", "scene message name turns", "Say something in a scene, and show the answers."),
@@ -46,6 +51,7 @@ _COMMANDS = (
 _RUN = {"answer": "api.scenes:SceneRun"}
 _TYPES: dict[str, dict[str, Any]] = {
     "list_scenes": {"answer": "api.scenes:SceneSummary[]"},
+    "create": {"body": "NewScene", "answer": "api.scenes:Scene", "status": 201},
     "start": {**_RUN, "status": 201},
     "list_runs": {"answer": "api.scenes:SceneRun[]"},
     "get_run": _RUN,

@@ -1,14 +1,17 @@
-"""Reads the scenes of a project, `scenes/*.json`, and says what is wrong with them and what has no effect."""
+"""Reads and writes the scenes of a project, `scenes/*.json`; says what is wrong with them and what has no effect."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from tavern_host.contracts.documents import read_document_file, read_model
-from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import OpenModel
+from tavern_host.storage.files import write_atomic
 from tavern_worlds.api.scenes import Scene, SceneSummary
 
 
@@ -35,6 +38,26 @@ def read_scenes(folder: Path) -> tuple[dict[str, Scene], list[SceneSummary]]:
         about = {"name": scene.name, "description": scene.description}
         summaries.append(SceneSummary(id=scene.id, agents=agents, warnings=warnings, **about))
     return scenes, summaries
+
+
+def write_scene(folder: Path, name: str, agents: list[str], description: str) -> Scene:
+    """Write a scene in which these agents speak in turn, under an id of its own, and return it. Raises `InvalidInput`
+    for what is no scene, `ServiceUnavailable` where it cannot be written."""
+    plain = re.sub(r"[^\w]+", "-", name.lower()).strip("-_")[:60] or "scene"
+    taken = {*read_scenes(folder)[0], *(path.stem for path in folder.glob("*.json"))}
+    id = next(one for n in range(1, len(taken) + 2) if (one := plain if n == 1 else f"{plain}-{n}") not in taken)
+    members = [{"instance_id": agent, "profile_id": agent} for agent in agents]
+    document = {"id": id, "name": name, "description": description, "version": "1.0.0", "schema_version": "1.0"}
+    scene = read_model(Scene, {**document, "agent_instances": members}, "the scene")
+    if not (folder / f"{id}.json").resolve().is_relative_to(folder.parent.resolve()):
+        raise InvalidInput(f"{folder} leads out of the project; nothing is written there")
+    try:
+        folder.mkdir(exist_ok=True)
+        written = json.dumps({**document, "agent_instances": members}, ensure_ascii=False, indent=2)
+        write_atomic(folder / f"{id}.json", f"{written}\n".encode())
+    except OSError as error:
+        raise ServiceUnavailable(f"{folder} cannot be written: {error.strerror or error}") from error
+    return scene
 
 
 def _warnings(scene: Scene) -> Iterator[str]:

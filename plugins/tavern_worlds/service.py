@@ -47,7 +47,7 @@ from tavern_worlds.api.scenes import (
     SceneWake,
     WorldState,
 )
-from tavern_worlds.files import read_scenes
+from tavern_worlds.files import read_scenes, write_scene
 from tavern_worlds.store import SceneStore
 
 EVENT = "SCENE_UPDATE"
@@ -100,6 +100,13 @@ class Scenes(SceneManager):
             raise Misconfigured(f"the scene {scene_id!r} cannot be used: {'; '.join(problems)}", problems=problems)
         raise NotFound(f"there is no scene {scene_id!r}{did_you_mean(scene_id, scenes)}", scene=scene_id)
 
+    async def create(
+        self, name: str, agents: list[str], *, description: str = "", call: CallContext | None = None
+    ) -> Scene:
+        """Write a scene of agents; see the interface."""
+        found = [await self._context.services.get(AGENT_RUNTIME).get(agent) for agent in agents]
+        return await asyncio.to_thread(write_scene, self._folder, name, [one.id for one in found], description)
+
     async def list_runs(self, *, limit: int = 50) -> list[SceneRun]:
         """Return runs, the latest first."""
         return await self.store.runs(max(1, min(limit, 1000)))
@@ -141,7 +148,7 @@ class Scenes(SceneManager):
             id=run_id,
             scene=scene,
             members=members,
-            turns=_turns(scene) if scene.turn_order.at_start else 0,
+            turns=changes.turns_of(scene) if scene.turn_order.at_start else 0,
             due={t.id: t.at or now + timedelta(seconds=t.every or t.after or 0) for t in scene.scheduled_tasks},
             world=scene.initial_world_state,
             started_at=now,
@@ -217,7 +224,7 @@ class Scenes(SceneManager):
         """Say something to all agents; see the interface."""
         run = await self.store.run(scene)
         changes.require_running(run)
-        left = _turns(run.scene) if turns is None else turns
+        left = changes.turns_of(run.scene) if turns is None else turns
         if not (message.strip() or turns) or not 0 <= left <= MAX_TURNS:
             raise InvalidInput(f"give a message, or turns, at most {MAX_TURNS}")
         if name in ["Event", *(member.name for member in run.members)]:
@@ -258,7 +265,7 @@ class Scenes(SceneManager):
 
     async def read_world(self, *, scene: str | None = None, call: CallContext | None = None) -> WorldState:
         """Return the world of a scene; see the interface."""
-        return _world((await self._meant(scene, call))[0])
+        return changes.world_of((await self._meant(scene, call))[0])
 
     async def update_world(
         self,
@@ -272,7 +279,7 @@ class Scenes(SceneManager):
         run, _ = await self._meant(scene, call)
         run = await self.store.change(run.id, lambda run: changes.change_world(run, state, revision))
         self._changed(run, "world", revision=run.revision)
-        return _world(run)
+        return changes.world_of(run)
 
     async def _meant(self, scene: str | None, call: CallContext | None) -> tuple[SceneRun, str | None]:
         """Return the run that a call is about, and the agent of it that makes the call. Raises `InvalidInput`."""
@@ -430,14 +437,6 @@ class Scenes(SceneManager):
     async def _latest_run(self, member: SceneMember) -> AgentRun | None:
         asked = AgentRunFilter(conversation_id=member.conversation_id, limit=1)
         return next(iter(await self._context.services.get(AGENT_RUNTIME).runs(asked)), None)
-
-
-def _turns(scene: Scene) -> int:
-    return len(scene.agent_instances) if scene.turn_order.turns is None else scene.turn_order.turns
-
-
-def _world(run: SceneRun) -> WorldState:
-    return WorldState(scene=run.id, revision=run.revision, state=run.world)
 
 
 async def world_text(request: MacroRequest, context: PluginContext) -> str:

@@ -16,7 +16,7 @@ from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.documents import merged
 from tavern_host.contracts.errors import Conflict, InvalidInput, LimitReached, Misconfigured, TavernError
 from tavern_host.contracts.names import did_you_mean
-from tavern_worlds.api.scenes import SceneEvent, SceneMember, SceneRun, SceneWake
+from tavern_worlds.api.scenes import Scene, SceneEvent, SceneMember, SceneRun, SceneWake, WorldState
 
 MAX_WORLD = 256 << 10
 """The largest world of a scene, and the largest event in it, in bytes of JSON."""
@@ -32,6 +32,16 @@ SILENT = "[silent]"
 
 Subscriptions = dict[str, list[str]]
 """The types of events that wake each agent of a scene, and patterns of them."""
+
+
+def turns_of(scene: Scene) -> int:
+    """Return how many turns the agents of a scene have after something was said."""
+    return len(scene.agent_instances) if scene.turn_order.turns is None else scene.turn_order.turns
+
+
+def world_of(run: SceneRun) -> WorldState:
+    """Return the world of a run."""
+    return WorldState(scene=run.id, revision=run.revision, state=run.world)
 
 
 def opening(run: SceneRun, member: SceneMember) -> str:

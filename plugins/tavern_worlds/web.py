@@ -33,6 +33,21 @@ class WorldBody(Model):
     revision: int | None = None
 
 
+class NewScene(Model):
+    """The body of `POST /api/scenes`: what a scene is called, and the agents that speak in it."""
+
+    name: str = Field(min_length=1, max_length=200)
+    agents: list[str] = Field(min_length=1, max_length=100)
+    description: str = Field(default="", max_length=20_000)
+
+
+async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Write a scene of agents."""
+    body = request.read(NewScene)
+    making = _service(context).create(body.name, body.agents, description=body.description, call=request.call)
+    return HttpResponse(status=201, data=(await making).to_json())
+
+
 async def list_scenes(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the files of scenes."""
     return HttpResponse(data=[one.to_json() for one in await _service(context).list_scenes()])

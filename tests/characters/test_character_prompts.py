@@ -8,6 +8,8 @@ import pytest
 from helpers.stub_llm import said
 
 from tavern_characters.api.characters import CHARACTERS, Characters, Persona
+from tavern_host import InvalidInput, NotFound
+from tavern_worlds.api.scenes import SCENE_MANAGER
 from tests.agents.agent_bench import AgentBench
 from tests.characters.card_files import MIRA, V3, dumped
 
@@ -78,6 +80,32 @@ async def test_a_card_without_anything_can_be_talked_to(bench: AgentBench) -> No
         "Write Blank's next reply in a conversation between Blank and Somebody else.",
         "Hello",
     ]
+
+
+async def test_several_characters_talk_in_a_scene(bench: AgentBench) -> None:
+    for name in ("Ann", "Ben"):
+        await characters(bench).import_card(dumped({**MIRA, "name": name}), name="a.json")
+    scenes = bench.host.services.get(SCENE_MANAGER)
+    scene = await scenes.create("The inn", ["ann", "ben"], description="Rain.")
+    assert (scene.id, [one.profile_id for one in scene.agent_instances]) == ("the-inn", ["ann", "ben"])
+    assert (await scenes.create("The inn", ["ann"])).id == "the-inn-2"
+    model = bench.answers(said("Hello, Ben."), said("Hello, Ann."))
+    run = await scenes.start("the-inn")
+    await scenes.say(run.id, "Talk!", name="Ada")
+    await scenes.wait(run.id)
+    assert [one.message.content for one in await bench.histories.load(run.id)] == [
+        "Talk!",
+        "Hello, Ben.",
+        "Hello, Ann.",
+    ]
+    first, second = ([one.content for one in asked.messages] for asked in model.asked)
+    assert "Ann keeps the inn. Somebody else is her guest." in first
+    assert "Ben keeps the inn. Somebody else is her guest." in second
+    assert second[-1] == "Ada: Talk!\n\nAnn: Hello, Ben."
+    with pytest.raises(NotFound):
+        await scenes.create("The inn", ["nobody"])
+    with pytest.raises(InvalidInput, match="stands twice"):
+        await scenes.create("The inn", ["ann", "ann"])
 
 
 async def test_the_conversation_goes_where_its_export_goes(bench: AgentBench) -> None:

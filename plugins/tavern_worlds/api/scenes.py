@@ -168,7 +168,7 @@ class WorldState(Model):
 _READ = "Read what is said and done in scenes, and their worlds."
 
 
-class SceneManager(ServiceInterface, name="sceneManager", version=1):
+class SceneManager(ServiceInterface, name="sceneManager", version=2):
     """Runs scenes. `scene` is the id of a run, or that of a scene, which stands for its latest run. An agent of a scene
     may leave it out and reaches its own scene alone."""
 
@@ -241,6 +241,13 @@ class SceneManager(ServiceInterface, name="sceneManager", version=1):
     ) -> WorldState:
         """Merge keys into the world of a scene (a JSON merge patch, RFC 7396: null removes) in one transaction. Raises
         `Conflict` where `revision` is given and is another by now, or the run has ended, `NotFound`, `InvalidInput`."""
+
+    @acts("sceneManager:write", "Write the project's scenes.", since=2)
+    async def create(
+        self, name: str, agents: list[str], *, description: str = "", call: CallContext | None = None
+    ) -> Scene:
+        """Write a scene in which these agents speak in turn, under an id that is made of its name. Raises `NotFound`
+        for an agent that is not there, `InvalidInput`."""
 
 
 SCENE_MANAGER = ServiceKey(SceneManager)
