@@ -56,8 +56,8 @@ def read_chat(content: bytes) -> ReadChat:
     )
     count, odd, now = 0, Counter[str](), clock.now()
     for number, one in objects[1 if head else 0 :]:
-        extra = one.get("extra") if isinstance(one.get("extra"), dict) else {}
-        is_narrated = extra.get("type") == "narrator"
+        extra = one.get("extra")
+        is_narrated = isinstance(extra, dict) and extra.get("type") == "narrator"
         if one.get("is_system") is True and not is_narrated:
             odd["hidden messages"] += 1
             continue

@@ -73,6 +73,17 @@ async def export_card(arguments: Arguments, context: PluginContext) -> Output:
     yield CommandOutput(kind="result", data={"file": str(path), "unsupported": list(made.unsupported)})
 
 
+async def import_preset(arguments: Arguments, context: PluginContext) -> Output:
+    """Make a workflow of a preset, and name what of it has no effect."""
+    path, call = Path(arguments["file"]), operator_call(context.project.id)
+    content = await asyncio.to_thread(read_document_bytes, path)
+    made = await _service(context).import_preset(content, name=path.name, character=arguments["character"], call=call)
+    yield CommandOutput(kind="text", text=made.workflow)
+    if made.unsupported:
+        yield CommandOutput(kind="progress", text=f"without effect here: {', '.join(made.unsupported)}")
+    yield CommandOutput(kind="result", data=made.to_json())
+
+
 async def import_chat(arguments: Arguments, context: PluginContext) -> Output:
     """Make a conversation of a chat, and name what of it is left out."""
     content = await asyncio.to_thread(read_document_bytes, Path(arguments["file"]))

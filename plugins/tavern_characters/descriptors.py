@@ -15,6 +15,7 @@ _ROUTES = (
     ("GET", "/api/characters/{id}/picture", "get_picture", "A character's picture."),
     ("GET", "/api/characters/{id}/export", "export_card", "A character as a card."),
     ("POST", "/api/characters/{id}/conversations", "begin", "Begin a conversation with a character's greeting."),
+    ("POST", "/api/character-presets", "import_preset", "Make a workflow of the SillyTavern preset that is the body."),
     ("POST", "/api/character-chats", "import_chat", "Make a conversation of the SillyTavern chat that is the body."),
     ("GET", "/api/character-chats/{id}", "export_chat", "A conversation as a chat of SillyTavern."),
     ("GET", "/api/persona", "get_persona", "Who one is in conversations with characters."),
@@ -26,6 +27,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "get_picture": {"content_type": "image/*"},
     "export_card": {"query": "ExportQuery", "content_type": "*/*"},
     "begin": {"answer": "api.characters:BegunConversation", "status": 201},
+    "import_preset": {"query": "PresetQuery", "answer": "api.characters:ImportedPreset", "status": 201},
     "import_chat": {"query": "ChatQuery", "answer": "api.characters:ImportedChat", "status": 201},
     "export_chat": {"query": "BranchQuery", "content_type": "application/jsonl"},
     "get_persona": {"answer": "api.characters:Persona"},
@@ -46,6 +48,8 @@ _PARAMETERS: dict[str, tuple[str, str, dict[str, JsonValue]]] = {
     "conversation": ("conversation", "The conversation's id.", {"required": True}),
     "--branch": ("--branch", "A branch; the active one if left out.", {}),
     "to": ("--output", "The file; by default one of the conversation's name here.", {"type": "path"}),
+    "preset": ("file", "The preset for chat completion (JSON).", {"required": True, "type": "path"}),
+    "for": ("--character", "Let this character think with it.", {}),
     "name": ("--name", "What characters call you: {{user}}.", {}),
     "description": ("--description", "What characters know of you: {{persona}}.", {}),
 }
@@ -61,6 +65,7 @@ _COMMANDS = (
     ("begin", "begin", "character", "Begin a conversation with a character's greeting."),
     ("import-chat", "import_chat", "chat with", "Make a conversation of a chat of SillyTavern."),
     ("export-chat", "export_chat", "conversation --branch to", "Write a conversation as a chat of SillyTavern."),
+    ("preset", "import_preset", "preset for", "Make a workflow of a preset of SillyTavern, for characters."),
     ("persona", "persona", "name description", "Show or say who you are in conversations with characters."),
 )
 

@@ -21,6 +21,7 @@ from tavern_characters.api.characters import (
     CharacterSummary,
     ExportFormat,
     ImportedChat,
+    ImportedPreset,
     Persona,
 )
 from tavern_characters.cards import Card, id_of
@@ -28,6 +29,7 @@ from tavern_characters.chats import as_chat, as_history, read_chat
 from tavern_characters.conversations import beginning
 from tavern_characters.files import ARCHIVE, MAX_CHARACTERS, PICTURES, CharacterFolder, dumped, read_card
 from tavern_characters.personas import person_of, read_persona, write_persona
+from tavern_characters.presets import workflow_of
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
@@ -35,6 +37,7 @@ from tavern_knowledge.api.containers import CarriedCard, carried_card, with_arch
 from tavern_knowledge.api.forms import MAX_JSON, recognise
 from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
 from tavern_knowledge.api.pictures import with_cards
+from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 MAX_FILE = 16 << 20
 WORKFLOW = "characters/conversation"
@@ -241,6 +244,23 @@ class CharacterService(Characters):
             raise NotFound(f"the conversation {conversation_id!r} has no branch {branch!r:.200}")
         content = await asyncio.to_thread(as_chat, history, branch)
         return CharacterFile(name=f"{id_of(conversation_id)}.jsonl", media_type="application/jsonl", content=content)
+
+    async def import_preset(
+        self, content: bytes, *, name: str = "", character: str | None = None, call: CallContext | None = None
+    ) -> ImportedPreset:
+        """Make a workflow of a preset; see the interface."""
+        called = PurePath(name).stem[:100] or "preset"
+        workflow, unsupported = await asyncio.to_thread(workflow_of, content, called)
+        profiles, workflows = self._context.services.get(AGENT_PROFILES), self._context.services.get(WORKFLOW_MANAGER)
+        profile = None if character is None else await profiles.get(character)
+        taken = {WORKFLOW, *(one.id for one in await workflows.list_workflows())}
+        plain = f"characters/{id_of(called)}"
+        id = next(one for n in range(1, len(taken) + 2) if (one := plain if n == 1 else f"{plain}-{n}") not in taken)
+        await workflows.save(id, workflow, expected_revision="", call=call)
+        if profile is not None:
+            document = {**profile.document, "core_deliberation_workflow_id": id}
+            await profiles.save(profile.id, document, expected_revision=profile.revision, call=call)
+        return ImportedPreset(workflow=id, unsupported=unsupported)
 
     async def persona(self, *, call: CallContext | None = None) -> Persona:
         """Return who the person is that asks."""

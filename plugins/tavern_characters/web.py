@@ -23,6 +23,13 @@ class ExportQuery(Model):
     format: ExportFormat = "card"
 
 
+class PresetQuery(Model):
+    """The query of `POST /api/character-presets`: the name of its file, and who is to think with it."""
+
+    name: str = Field(default="", max_length=300)
+    character: str | None = Field(default=None, max_length=200)
+
+
 class ChatQuery(Model):
     """The query of `POST /api/character-chats`."""
 
@@ -66,6 +73,15 @@ async def begin(request: HttpRequest, context: PluginContext) -> HttpResponse:
     return HttpResponse(
         status=201, data=(await _service(context).begin(request.parameters["id"], call=request.call)).to_json()
     )
+
+
+async def import_preset(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Make a workflow of the preset that is the body."""
+    asked = request.read_query(PresetQuery)
+    made = await _service(context).import_preset(
+        request.body, name=asked.name, character=asked.character or None, call=request.call
+    )
+    return HttpResponse(status=201, data=made.to_json())
 
 
 async def import_chat(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -108,6 +108,58 @@ async def test_several_characters_talk_in_a_scene(bench: AgentBench) -> None:
         await scenes.create("The inn", ["ann", "ann"])
 
 
+PRESET = {
+    "temperature": 0.7,
+    "openai_max_tokens": 300,
+    "top_k": 40,
+    "assistant_prefill": "Sure",
+    "prompts": [
+        {"identifier": "main", "role": "system", "content": "Act as {{char}}."},
+        {"identifier": "own", "role": "user", "content": "({{user}} is tired.)"},
+        {"identifier": "off", "role": "system", "content": "Never."},
+        {"identifier": "charDescription", "marker": True},
+        {"identifier": "chatHistory", "marker": True},
+    ],
+    "prompt_order": [
+        {
+            "character_id": 100001,
+            "order": [
+                {"identifier": one, "enabled": one != "off"}
+                for one in ("own", "charDescription", "main", "off", "chatHistory")
+            ],
+        }
+    ],
+}
+
+
+async def test_a_preset_is_what_a_character_thinks_with(bench: AgentBench) -> None:
+    await characters(bench).import_card(dumped({**MIRA, "name": "Cleo"}), character="cleo")
+    made = await characters(bench).import_preset(dumped(PRESET), name="My preset.json", character="cleo")
+    assert (made.workflow, made.unsupported) == ("characters/my-preset", ["assistant_prefill", "top_k"])
+    begun = await characters(bench).begin("cleo")
+    model = bench.answers(said("Yes."))
+    await bench.run("Hello", "cleo", conversation_id=begun.id)
+    (asked,) = model.asked
+    assert [(one.role, one.content) for one in asked.messages] == [
+        ("user", "(Somebody else is tired.)"),
+        ("system", "Cleo keeps the inn. Somebody else is her guest."),
+        ("system", "Act as Cleo."),
+        ("assistant", begun.greeting),
+        ("user", "Hello"),
+    ]
+    assert asked.parameters == {"temperature": 0.7, "max_tokens": 300}
+    again = await characters(bench).import_preset(dumped(PRESET), name="My preset.json")
+    assert again.workflow == "characters/my-preset-2"
+    for content, part in [
+        (dumped(MIRA), "is a character card"),
+        (b"{}", "is no preset"),
+        (dumped({**PRESET, "prompts": [1]}), "prompts[0]"),
+    ]:
+        with pytest.raises(InvalidInput) as caught:
+            await characters(bench).import_preset(content, name="x.json")
+        assert part in caught.value.message
+
+
 async def test_the_conversation_goes_where_its_export_goes(bench: AgentBench) -> None:
     begun = await characters(bench).begin("mira", conversation_id="kept")
     exported = await bench.histories.export_history(begun.id)

@@ -213,7 +213,7 @@ async def test_an_endless_pattern_ends(bench: Bench) -> None:
 
 async def test_time(bench: Bench) -> None:
     talk = ["hello", "yes?", "a dragon", "where?", "b", "c", "d", "e", "f", "g", "h"]
-    rows = [
+    rows: list[tuple[str, dict[str, Any], list[int], list[int]]] = [
         ("sticky", {"sticky": 4}, [3, 5], [1, 7, 9]),
         ("not sticky", {}, [3], [1, 5]),
         ("cooldown", {"cooldown": 10}, [3], []),

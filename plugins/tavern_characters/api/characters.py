@@ -67,6 +67,13 @@ class ImportedChat(Model):
     unsupported: list[str] = Field(default_factory=list)
 
 
+class ImportedPreset(Model):
+    """A preset that was imported as the `workflow`; `unsupported` names what of it has no effect."""
+
+    workflow: str
+    unsupported: list[str] = Field(default_factory=list)
+
+
 class Persona(Model):
     """Who a person is in conversations: the `name` is `{{user}}`, the `description` `{{persona}}`."""
 
@@ -130,6 +137,13 @@ class Characters(ServiceInterface, name="characters"):
     @reads_content("characters:read", _READ)
     async def export_chat(self, conversation_id: str, *, branch: str | None = None) -> CharacterFile:
         """Return a branch of a conversation, by default the active one, as a chat of SillyTavern. Raises `NotFound`."""
+
+    @acts("characters:write", _WRITE)
+    async def import_preset(
+        self, content: bytes, *, name: str = "", character: str | None = None, call: CallContext | None = None
+    ) -> ImportedPreset:
+        """Make a workflow of a preset of SillyTavern for chat completion, with its prompts in their order, and let a
+        character think with it, if one is given. Raises `InvalidInput` for what is no preset."""
 
     @acts("characters:persona", _PERSONA)
     async def persona(self, *, call: CallContext | None = None) -> Persona:

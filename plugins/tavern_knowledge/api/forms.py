@@ -40,7 +40,7 @@ FORMS: dict[Family, Form] = {
     "agnai": Form("book", "agnai", "a memory book of Agnai", _BOOK),
     "risu": Form("book", "risu", "a lorebook of RisuAI", _BOOK),
     "chat": Form("chat", "chat", "a chat of SillyTavern", "tavern character import-chat FILE"),
-    "preset": Form("preset", "preset", "a preset of SillyTavern for chat completion", "the node core:PresetLoader"),
+    "preset": Form("preset", "preset", "a preset of SillyTavern", "tavern character preset FILE"),
 }
 _CARD_FIELDS = ("first_mes", "personality", "mes_example", "description", "scenario", "alternate_greetings")
 
