@@ -67,7 +67,11 @@ OTHER_CLOCKS = (
     "plugins/tavern_scripts/sandbox/canary_program.py",
     "plugins/tavern_wasm/runner.py",
     # Threads in them really wait or compute.
-    *("plugins/tavern_nodes/api/patterns.py", "plugins/tavern_operations/backup.py", "tavern_host/storage/confined_fs.py"),
+    *(
+        "plugins/tavern_nodes/api/patterns.py",
+        "plugins/tavern_operations/backup.py",
+        "tavern_host/storage/confined_fs.py",
+    ),
 )
 """Files and folders that may ask the machine for the time; all others ask `tavern_host.clock`, which tests hold."""
 

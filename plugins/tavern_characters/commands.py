@@ -64,7 +64,8 @@ def _shown(begun: BegunConversation) -> list[CommandOutput]:
 async def export_card(arguments: Arguments, context: PluginContext) -> Output:
     """Write a character as a card, and name what that cannot hold."""
     asked = read_model(ExportQuery, {"format": arguments["format"]}, "the format")
-    made = await _service(context).export_card(arguments["character"], format=asked.format)
+    call = operator_call(context.project.id)
+    made = await _service(context).export_card(arguments["character"], format=asked.format, call=call)
     path = Path(arguments["output"] or Path.cwd() / made.name)
     await asyncio.to_thread(write_atomic, path, made.content)
     yield CommandOutput(kind="text", text=str(path))

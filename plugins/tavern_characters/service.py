@@ -155,12 +155,15 @@ class CharacterService(Characters):
 
     # --- and back ---------------------------------------------------------------------------------
 
-    async def export_card(self, character: str, *, format: ExportFormat = "card") -> CharacterFile:
+    async def export_card(
+        self, character: str, *, format: ExportFormat = "card", call: CallContext | None = None
+    ) -> CharacterFile:
         """Return a character as a card; see the interface."""
         card = await asyncio.to_thread(self._folder.card, character)
         book = None
         with suppress(NotFound):
-            kept = await self._context.services.get(KNOWLEDGE_BASE).export_base(character, format="character_book")
+            knowledge = self._context.services.get(KNOWLEDGE_BASE)
+            kept = await knowledge.export_base(character, format="character_book", call=call)
             book = json.loads(kept.content)
             if card.book is not None and "name" not in card.book:
                 book.pop("name", None)

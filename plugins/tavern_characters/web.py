@@ -65,7 +65,8 @@ async def get_picture(request: HttpRequest, context: PluginContext) -> HttpRespo
 async def export_card(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with a character as a card; the header `X-Unsupported` names what it cannot hold."""
     asked = request.read_query(ExportQuery)
-    return _file(await _service(context).export_card(request.parameters["id"], format=asked.format))
+    exporting = _service(context).export_card(request.parameters["id"], format=asked.format, call=request.call)
+    return _file(await exporting)
 
 
 async def begin(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -242,6 +242,7 @@ async def test_starting_a_host_makes_a_new_project(tmp_path: Path) -> None:
         assert (root / "tavern.yaml").read_text() == 'name: "tales"\n'
         parts = {p.name for p in root.iterdir() if p.is_dir()}
         made = {"workflows", "agents", "tools", "plugins", "files", "knowledge", "scenes", "panels", "triggers"}
+        made |= {"characters"}
         assert parts == made | {".tavern"}
         assert list((root / "workflows").iterdir()) == []
         assert (host.project.name, host.project.root) == ("tales", root)

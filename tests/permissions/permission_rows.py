@@ -582,6 +582,7 @@ _ASKED_FOR_NOTHING = {
         "agentRuntime": "send interrupt pause resume change_memory recall remember read_result replay get_run wait "
         "trace memory recording",
         "assistant": "propose_patch apply_patch undo_patch",
+        "characters": "import_card import_chat import_preset begin export_card export_chat",
         "chatHistory": "edit swipe activate fork fork_history rename_branch rename_history delete_branch "
         "import_history load get_history load_branch children tree export_history",
         "executionEngine": "output get show wait",
@@ -590,7 +591,7 @@ _ASKED_FOR_NOTHING = {
         "projectFiles": "write_blob",
         "runStore": "get batches contents content",
         "panelManager": "get check show preview save delete",
-        "sceneManager": "start stop say publish read_world update_world get_run wait",
+        "sceneManager": "create start stop say publish read_world update_world get_run wait",
         "scriptTools": "execute_python_script execute_nodejs_script",
         "systemTools": "stream_read task_status task_result task_cancel",
         "triggerManager": "get enable disable delete fire times",

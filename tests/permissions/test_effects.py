@@ -99,6 +99,7 @@ def test_the_table_of_effects_has_every_hook() -> None:
 READ_BY_ALL = {
     "accounts": "roles openid admits",  # how logins are set up, and whether one right is held
     "agentProfiles": "get check",  # files
+    "characters": "list_characters picture",  # files
     "agentRuntime": "list_agents get check",  # profiles, not what agents hear and do
     "llm": "models",
     "metrics": "figures history",
@@ -131,6 +132,7 @@ BOUNDED = {
 READS_CONTENT = {
     "accounts:read": "list_users sessions identify identity members",
     "agentRuntime:read": "runs get_run wait trace memory recording",
+    "characters:read": "export_card export_chat",
     "chatHistory:read": "list_histories load get_history load_branch children tree export_history",
     "executionEngine:read": "get show wait history queue",
     "runStore:read": "get batches contents list_runs content",

@@ -49,6 +49,8 @@ TABLE = {
         GET /api/agent-runs/{run}/trace
         GET /api/histories | GET /api/histories/{id} | GET /api/histories/{id}/children
         GET /api/histories/{id}/export | GET /api/histories/{id}/messages | GET /api/histories/{id}/tree
+        GET /api/characters | GET /api/characters/{id}/export | GET /api/characters/{id}/picture
+        GET /api/character-chats/{id} | GET /api/persona
         GET /api/knowledge | GET /api/knowledge/{base} | GET /api/knowledge/{base}/entries
         GET /api/knowledge/{base}/entries/{entry} | GET /api/knowledge/{base}/export
         POST /api/knowledge-activate | POST /api/knowledge-search
@@ -91,6 +93,8 @@ TABLE = {
         POST /api/knowledge/{base}/import
         PUT /api/triggers/{id} | DELETE /api/triggers/{id} | POST /api/triggers/{id}/disable
         POST /api/triggers/{id}/enable | POST /api/triggers/{id}/fire
+        POST /api/characters | POST /api/characters/{id}/conversations | PUT /api/persona
+        POST /api/character-chats | POST /api/character-presets | POST /api/scenes
         POST /api/scenes/{id}/runs | POST /api/scene-runs/{run}/events | POST /api/scene-runs/{run}/messages
         POST /api/scene-runs/{run}/stop | POST /api/scene-runs/{run}/world
         POST /api/panels | POST /api/panels-preview | PUT /api/panels/{id} | DELETE /api/panels/{id}

@@ -82,7 +82,7 @@ class Persona(Model):
 
 
 _WRITE = "Make agents of character cards, and begin conversations with them."
-_READ = "Read conversations with characters."
+_READ = "Read the cards of characters with their books, and conversations with them."
 _PERSONA = "Read and change who a person is in conversations with characters."
 
 
@@ -111,8 +111,10 @@ class Characters(ServiceInterface, name="characters"):
         id it is made of the character's name. Raises `Conflict` for an id that is taken unless it is to be replaced,
         `InvalidInput` for what is no card, which names the command that takes it."""
 
-    @reads
-    async def export_card(self, character: str, *, format: ExportFormat = "card") -> CharacterFile:
+    @acts("characters:read", _READ)
+    async def export_card(
+        self, character: str, *, format: ExportFormat = "card", call: CallContext | None = None
+    ) -> CharacterFile:
         """Return a character as a card: `card` is JSON of the version in which it came."""
 
     @acts("characters:write", _WRITE)
