@@ -136,6 +136,8 @@ def write_project(project: Tavern) -> None:
     leak = {"id": "leak", "implementation": {"type": "node", "nodeType": "acme:Leak"}}
     project.write("tools/leak.tool.json", leak)
     project.write("tools/ask.tool.json", {**leak, "id": "ask", "requiresApproval": True})
+    project.write("characters/mira.json", {"name": "Mira", "first_mes": "Hello."})
+    (project.root / "characters" / "mira.png").write_bytes(b"picture")
     scene = {"id": "inn", "name": "The inn", "description": "Rain.", "initial_world_state": {}}
     project.write("scenes/inn.json", {**scene, "agent_instances": [{"instance_id": "ada", "profile_id": "keeper"}]})
 
