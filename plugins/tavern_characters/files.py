@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,15 @@ class CharacterFolder:
     def ids(self) -> list[str]:
         """Return the characters that there are."""
         return sorted(path.stem for path in self._folder.glob("*.json"))[:MAX_CHARACTERS]
+
+    def stamp(self, character: str) -> object:
+        """Return what differs once a file of a character does."""
+        found = []
+        for suffix in (".json", *_OTHERS):
+            with suppress(OSError):
+                about = (self._folder / f"{character}{suffix}").stat()
+                found.append((suffix, about.st_mtime_ns, about.st_size))
+        return found
 
     def card(self, character: str) -> Card:
         """Return a character's card. Raises `NotFound`, `InvalidInput` for a file that is no card."""

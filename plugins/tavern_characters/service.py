@@ -50,12 +50,21 @@ class CharacterService(Characters):
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self._folder = CharacterFolder(context.project.root)
+        self._known: dict[str, tuple[object, CharacterSummary]] = {}
 
     # --- what there is ----------------------------------------------------------------------------
 
     async def list_characters(self) -> list[CharacterSummary]:
         """Return the characters, by id."""
-        return await asyncio.to_thread(lambda: [self._summary(one) for one in self._folder.ids()])
+
+        def look() -> dict[str, tuple[object, CharacterSummary]]:
+            before = self._known
+            stamps = {one: self._folder.stamp(one) for one in self._folder.ids()}
+            kept = {one: before[one] for one, stamp in stamps.items() if one in before and before[one][0] == stamp}
+            return {one: kept.get(one) or (stamp, self._summary(one)) for one, stamp in stamps.items()}
+
+        self._known = await asyncio.to_thread(look)
+        return [summary for _, summary in self._known.values()]
 
     def _summary(self, character: str) -> CharacterSummary:
         try:

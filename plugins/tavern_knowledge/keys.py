@@ -120,7 +120,8 @@ class Searched:
 
     def up_to(self, count: int, depth: int) -> Scanned:
         """Return the last `depth` of the first `count` messages of the conversation."""
-        return Scanned([one for one in self.messages if count - depth < one.number <= count], self.patterns)
+        before = self.messages[0].number - 1 if self.messages else 0
+        return Scanned(self.messages[max(0, count - depth - before) : max(0, count - before)], self.patterns)
 
 
 def _occurs(key: str, message: Message, criteria: ActivationCriteria) -> bool:

@@ -47,6 +47,10 @@ FIELDS: dict[str, set[str]] = {
 }
 
 
+TEXTS = {"novelai": "text", "agnai": "entry"}
+"""The field with the text of an entry, where it is not `content`."""
+
+
 def entries_in(document: dict[str, Any], family: Family) -> tuple[str, Any]:
     """Return the kind of the entries of a document, by which `AS_WORLD` knows them, and the entries."""
     if family == "risu":

@@ -19,6 +19,7 @@ from tavern_knowledge.exchange.families import (
     FIELDS,
     IN_EXTENSIONS,
     PLACES,
+    TEXTS,
     as_object,
     check_text,
 )
@@ -65,7 +66,7 @@ def entries_of(value: Any, kind: str) -> tuple[list[Row], dict[str, list[str]]]:
         ids.add(id)
         check_text(kind, entry, AS_WORLD[kind](entry).get("content"), where)
         made = _entry(id, kind, entry, where)
-        found.append(Row.of(made.model_copy(update={"extensions": {KEPT: {"format": kind, "entry": entry}}})))
+        found.append(Row.of(made.model_copy(update={"extensions": {KEPT: _kept(kind, entry)}})))
         if named := sorted({*_without_effect(kind, entry), *_wrong_keys(made)}):
             unsupported[id] = named
     return found, unsupported
@@ -231,10 +232,22 @@ def _book_entry(entry: KnowledgeEntry, index: int) -> tuple[dict[str, Any], set[
     return {**made, **kept}, lost
 
 
+def _kept(kind: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of the entry of a document: all but its text, which is there already."""
+    text = TEXTS.get(kind, "content")
+    if not isinstance(entry.get(text), str):
+        return {"format": kind, "entry": entry}
+    return {"format": kind, "text": text, "entry": {key: value for key, value in entry.items() if key != text}}
+
+
 def _source(entry: KnowledgeEntry, kind: str) -> dict[str, Any]:
-    """Return the entry of a document of this kind that an entry was made of; an empty one where it was not."""
+    """Return the entry of a document of this kind that an entry was made of, with the text that it has now; an empty
+    one where it was not."""
     about = as_object(entry.extensions.get(KEPT))
-    return as_object(about.get("entry")) if about.get("format") == kind else {}
+    if about.get("format") != kind or not isinstance(about.get("entry"), dict):
+        return {}
+    text = {about["text"]: entry.content.value} if isinstance(about.get("text"), str) else {}
+    return {**as_object(about["entry"]), **text}
 
 
 def _as_it_was(entry: KnowledgeEntry, kind: str) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ values of names come from the caller.
 from __future__ import annotations
 
 import hashlib
-import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -120,9 +119,9 @@ class Macros:
             return rest[::-1]
         if name in ("random", "pick"):
             options = rest.split("::") if is_list else [one.strip() for one in re.split(r"(?<!\\),", rest)]
-            return drawn.chance(name == "pick").choice(options).replace("\\,", ",") if rest else ""
+            return options[drawn.number(name == "pick") % len(options)].replace("\\,", ",") if rest else ""
         if name == "roll":
-            return _rolled(rest, drawn.chance(False))
+            return _rolled(rest, drawn)
         return self._variable(name, [part.strip() for part in rest.split("::", 1)])
 
     def _variable(self, name: str, parts: list[str]) -> str | None:
@@ -156,12 +155,14 @@ class _Draws:
     def _digest(self) -> str:
         return hashlib.sha256(self.text.encode("utf-8", "replace")).hexdigest()
 
-    def chance(self, is_lasting: bool) -> random.Random:
+    def number(self, is_lasting: bool) -> int:
+        """Return the next number."""
         self.drawn += 1
-        return random.Random(f"{self.lasting if is_lasting else self.seed}\0{self.drawn}\0{self._digest}")
+        drawn = f"{self.lasting if is_lasting else self.seed}\0{self.drawn}\0{self._digest}"
+        return int.from_bytes(hashlib.blake2b(drawn.encode("utf-8", "replace"), digest_size=8).digest())
 
 
-def _rolled(dice: str, chance: random.Random) -> str:
+def _rolled(dice: str, drawn: _Draws) -> str:
     match = _DICE.fullmatch(dice.replace(" ", ""))
     if match is None:
         return ""
@@ -171,4 +172,4 @@ def _rolled(dice: str, chance: random.Random) -> str:
         count, sides = 1, int(match[1] + match[2])
     if not 0 < count <= MAX_DICE or sides < 1:
         return ""
-    return str(sum(chance.randint(1, sides) for _ in range(count)) + int(match[3] or 0))
+    return str(sum(drawn.number(False) % sides + 1 for _ in range(count)) + int(match[3] or 0))
