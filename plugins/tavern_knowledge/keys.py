@@ -6,7 +6,8 @@ entry says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tavern_host.contracts.errors import InvalidInput
@@ -53,7 +54,7 @@ class Scanned:
 
     def place(self, key: str, criteria: ActivationCriteria) -> str | None:
         """Return where a key occurs, None where it does not."""
-        pattern = self.patterns.of(key, criteria.case_sensitive) if is_pattern(key) else None
+        pattern = self.patterns.of(key) if is_pattern(key) else None
         for message in reversed(self.among):
             occurs = _occurs(key, message, criteria) if pattern is None else self.patterns.occurs(pattern, message)
             if occurs:
@@ -62,31 +63,47 @@ class Scanned:
 
 
 class Patterns:
-    """The regular expressions of one activation, which share the time that they may take."""
+    """The regular expressions of one activation, which share the time that they may take, to be compiled and to search.
+    Those for which none is left do not occur."""
 
     def __init__(self) -> None:
-        self._allowance: Allowance | None = None
-        self._is_over = False
+        self._left = PATTERN_SECONDS
+        self._compiled: dict[str, UserPattern | OutOfTime | None] = {}
 
-    def of(self, key: str, case_sensitive: bool) -> UserPattern | None:
+    def of(self, key: str) -> UserPattern | OutOfTime | None:
         """Return the regular expression that a key is; None for one that is none, which is then a text."""
-        source, flags = split_literal(key.strip()) or (key, "")
-        try:
-            return compile_pattern(source, flags)
-        except PatternError:
-            return None
+        if key not in self._compiled:
+            source, flags = split_literal(key.strip()) or (key, "")
+            try:
+                with self._spending() as allowance:
+                    self._compiled[key] = compile_pattern(source, flags, allowance)
+            except PatternError:
+                self._compiled[key] = None
+            except OutOfTime as error:
+                self._compiled[key] = error
+        return self._compiled[key]
 
-    def occurs(self, pattern: UserPattern, message: Message) -> bool:
+    def occurs(self, pattern: UserPattern | OutOfTime, message: Message) -> bool:
         """Return whether a regular expression occurs; False where the time is used up."""
-        if self._allowance is None:
-            self._allowance = Allowance(PATTERN_SECONDS)
+        if isinstance(pattern, OutOfTime):
+            return False
         try:
-            return not self._is_over and pattern.occurs_in(message.text, self._allowance)
-        except OutOfTime:
-            self._is_over = True
-        except InvalidInput:  # it needs too much memory on this text
-            pass
-        return False
+            with self._spending() as allowance:
+                return pattern.occurs_in(message.text, allowance)
+        except (OutOfTime, InvalidInput):  # of the latter, it needs too much memory on this text
+            return False
+
+    @contextmanager
+    def _spending(self) -> Iterator[Allowance]:
+        """Give the time that is left, and take from it what the block uses."""
+        allowance = Allowance(self._left)
+        try:
+            yield allowance
+        finally:
+            try:
+                self._left = allowance.left()
+            except OutOfTime:
+                self._left = 0
 
 
 @dataclass
