@@ -20,6 +20,13 @@ REPLIES = [
 ]
 
 
+async def drop_on_tools(studio: Studio, *files: tuple[str, str | bytes]) -> None:
+    """Drop files where nothing else takes them."""
+    await studio.open("/tools")
+    await expect(studio.page.get_by_role("heading", name="Tools")).to_be_visible()
+    await drop(studio.page, *files)
+
+
 async def test_a_card_is_dropped_talked_to_and_taken_out_again(studio: Studio) -> None:
     replies = studio.site.host.project.root / "agents" / "assistant.replies.yaml"
     replies.write_text("".join(f"- {json.dumps(one)}\n" for one in REPLIES) + replies.read_text())
@@ -47,7 +54,9 @@ async def test_a_card_is_dropped_talked_to_and_taken_out_again(studio: Studio) -
         await field.fill(said)
         await field.press("Enter")
         await expect(page.get_by_text(answer)).to_be_visible()
-    await page.get_by_role("button", name="Answer again").last.click()
+    again = page.get_by_role("button", name="Answer again")
+    await expect(again).to_have_count(3)  # the last one is done
+    await again.last.click()
     await expect(page.get_by_text("2 of 2")).to_be_visible()
     await studio.picture("character-talks")
     await page.reload()
@@ -65,8 +74,7 @@ async def test_a_card_is_dropped_talked_to_and_taken_out_again(studio: Studio) -
     await drop(page, ("mira.png", card))
     await expect(page).to_have_url(re.compile("/chat/mira-vale-2-[0-9a-f]+[?]agent=mira-vale-2$"))
     await expect(page.get_by_text("Come in, Ada!")).to_be_visible()
-    again = await (await studio.site.get("/api/characters/mira-vale-2/export")).json()
-    assert again == V3
+    assert await (await studio.site.get("/api/characters/mira-vale-2/export")).json() == V3
 
 
 async def test_a_person_says_who_they_are_and_a_character_begins(studio: Studio) -> None:
@@ -81,6 +89,13 @@ async def test_a_person_says_who_they_are_and_a_character_begins(studio: Studio)
     await page.get_by_role("link", name="New", exact=True).click()
     await page.get_by_role("button", name="Let Mira Vale begin").click()
     await expect(page.get_by_text("Come in, Bob!")).to_be_visible()
+
+    chat = [{"user_name": "Bob", "character_name": "Mira Vale"}, {"name": "Mira Vale", "mes": "Long ago."}]
+    await studio.open("/tools")
+    await drop(page, ("chat.jsonl", "".join(f"{json.dumps(one)}\n" for one in chat)))
+    await expect(page.get_by_text("Long ago.")).to_be_visible()
+    await drop_on_tools(studio, ("own.json", json.dumps({"prompts": [], "prompt_order": []})))
+    await expect(page).to_have_url(re.compile("/workflows/characters/own$"))
 
     await studio.open("/tools")
     await drop(page, ("book.json", json.dumps({"entries": [{"body": "Lost?"}]})))

@@ -35,6 +35,7 @@ test("a file is known by the marks of its kind", () => {
   expect(kindOf({ core_deliberation_workflow_id: "x" })).toBe("agent");
   for (const one of [{ spec: "chara_card_v3", data: {} }, { name: "A", first_mes: "" }, { data: { first_mes: "A" } }])
     expect(kindOf(one)).toBe("character");
+  expect(kindOf({ prompts: [], prompt_order: [] })).toBe("preset");
   for (const one of [{ entries: {} }, { spec: "lorebook_v3", data: {} }, { type: "risu", data: [] }])
     expect(kindOf(one)).toBe("knowledge");
   for (const one of [{}, [], null, 3, { spec: "openapi" }]) expect(kindOf(one)).toBeUndefined();

@@ -22,10 +22,28 @@ export const cardOf = (id: string) => address(id, "export", { format: "png" });
 
 /** Make an agent of a card, and return what came of it. */
 export async function importCard(file: File): Promise<Schemas["CharacterImport"]> {
-  const params = { query: { name: file.name } as never };
-  const made = await ask(api.POST("/api/characters", { params, body: file as never, bodySerializer: (body) => body }));
+  const made = await ask(api.POST("/api/characters", sent(file, { name: file.name })));
   await lookAtCharacters();
   return made;
+}
+
+/** The options of a request whose body is a file as it is. */
+const sent = (file: File, query: Record<string, string> = {}) => ({
+  params: { query: query as never },
+  body: file as never,
+  bodySerializer: (body: never) => body,
+});
+
+/** Make a conversation of a chat of SillyTavern; return where the page shows it. */
+export async function importChat(file: File): Promise<string> {
+  const made = await ask(api.POST("/api/character-chats", sent(file)));
+  return `/chat/${encodeURIComponent(made.id)}?agent=${encodeURIComponent(made.agent)}`;
+}
+
+/** Make a workflow of a preset of SillyTavern; return where the page shows it. */
+export async function importPreset(file: File): Promise<string> {
+  const made = await ask(api.POST("/api/character-presets", sent(file, { name: file.name })));
+  return `/workflows/${made.workflow}`;
 }
 
 /** Begin a conversation with the greeting of a character; return where the page shows it. */

@@ -1,5 +1,5 @@
 import { api, ask } from "../api/client";
-import { beginWith, importCard } from "../characters/characters";
+import { beginWith, importCard, importChat, importPreset } from "../characters/characters";
 import { saveProfile, type Profile } from "../agents/profiles";
 import { t } from "../i18n";
 import { chooseFiles, download, save } from "../kit/files";
@@ -13,7 +13,7 @@ export const KEYWORD = "tavern-workflow";
 /** Those under which pictures of characters have their cards. */
 const CARDS = ["chara", "ccv3"];
 
-const TAKEN = ".json,.png,.webp,.jpg,.jpeg,.charx,application/json,image/png,image/webp,image/jpeg";
+const TAKEN = ".json,.jsonl,.png,.webp,.jpg,.jpeg,.charx,application/json,image/png,image/webp,image/jpeg";
 /** Files of other kinds than JSON and PNG, which only characters come in. */
 const OF_CHARACTERS = /\.(webp|jpe?g|charx)$/i;
 
@@ -30,11 +30,11 @@ export async function importFiles(): Promise<string[]> {
 /** Whether these are files that a view has no use for, and that may be imported. */
 export function mayImport(event: DragEvent): boolean {
   const files = [...(event.dataTransfer?.files ?? [])];
-  const isOurs = (file: File) => /\.(json|png)$/i.test(file.name) || OF_CHARACTERS.test(file.name);
+  const isOurs = (file: File) => /\.(jsonl?|png)$/i.test(file.name) || OF_CHARACTERS.test(file.name);
   return !event.defaultPrevented && files.length > 0 && files.every(isOurs);
 }
 
-export type Kind = "workflow" | "conversation" | "agent" | "character" | "knowledge";
+export type Kind = "workflow" | "conversation" | "agent" | "character" | "preset" | "knowledge";
 
 /** What a JSON file holds, by the marks of its kind; undefined for anything else. */
 export function kindOf(value: unknown): Kind | undefined {
@@ -42,6 +42,7 @@ export function kindOf(value: unknown): Kind | undefined {
   if ("nodes" in value) return "workflow";
   if ("format" in value && value.format === "tavern-chat-history") return "conversation";
   if ("core_deliberation_workflow_id" in value) return "agent";
+  if ("prompts" in value && "prompt_order" in value) return "preset";
   if ("spec" in value && /^chara_card/.test(String(value.spec))) return "character";
   if ("entries" in value || ("spec" in value && value.spec === "lorebook_v3") || isRisuBook(value)) return "knowledge";
   const inner = "data" in value && value.data !== null && typeof value.data === "object" ? value.data : value;
@@ -60,6 +61,7 @@ export async function importFile(file: File): Promise<string> {
     throw new Error(t("sharing.plainPicture", { name: file.name }));
   }
   if (OF_CHARACTERS.test(file.name)) return keepCharacter(file);
+  if (/\.jsonl$/i.test(file.name)) return importChat(file);
   const value = objectIn(new TextDecoder().decode(bytes));
   switch (kindOf(value)) {
     case "workflow":
@@ -70,6 +72,8 @@ export async function importFile(file: File): Promise<string> {
       return keepAgent(value as unknown as Profile);
     case "character":
       return keepCharacter(file);
+    case "preset":
+      return importPreset(file);
     case "knowledge":
       return keepKnowledge(file);
     case undefined:
