@@ -31,7 +31,7 @@ export async function importCard(file: File): Promise<Schemas["CharacterImport"]
 const sent = (file: File, query: Record<string, string> = {}) => ({
   params: { query: query as never },
   body: file as never,
-  bodySerializer: (body: never) => body,
+  bodySerializer: (body: unknown) => body as File,
 });
 
 /** Make a conversation of a chat of SillyTavern; return where the page shows it. */
