@@ -98,6 +98,8 @@ async def import_base(arguments: Arguments, context: PluginContext) -> AsyncIter
     yield CommandOutput(kind="message", text=f"{report.base}: {report.entries} entries ({report.format})")
     if report.unsupported:
         yield CommandOutput(kind="progress", text=f"kept, without effect here: {', '.join(report.unsupported)}")
+    if report.format.startswith("card_"):
+        yield CommandOutput(kind="progress", text=f"To talk to the character: tavern character import {path}")
     for entry, names in report.by_entry.items():
         yield CommandOutput(kind="progress", text=f"  {entry}: {', '.join(names)}")
     yield CommandOutput(kind="result", data=report.to_json())
