@@ -124,8 +124,11 @@ class _Builder:
         inserted = [(e.depth, e.role, e.content) for e in entries if e.position == "depth"]
         inserted += [(p.depth, p.role, self._content(p)) for p in self._preset.prompts if p.depth is not None]
         for depth, role, text in inserted:
+            place = max(0, len(history) - depth)
+            while 0 < place < len(history) and history[place]["role"] == "tool":
+                place -= 1  # nothing stands between a call and its result
             if text.strip():
-                at[max(0, len(history) - depth)].append(message(role, text))
+                at[place].append(message(role, text))
         found: list[Message] = []
         for index, item in enumerate(history):
             found += [*at[index], item]

@@ -148,4 +148,3 @@ class AgentTarget:
             usage=LlmUsage(prompt_tokens=used.prompt_tokens, completion_tokens=used.completion_tokens),
             response_id=reply.agent_run_id,
         )
-

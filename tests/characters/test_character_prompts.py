@@ -82,6 +82,23 @@ async def test_a_card_without_anything_can_be_talked_to(bench: AgentBench) -> No
     ]
 
 
+async def test_a_character_calls_tools_and_nothing_stands_between_a_call_and_its_result(bench: AgentBench) -> None:
+    await characters(bench).import_card(dumped({**V3, "data": {**V3["data"], "name": "艾拉"}}), name="x.json")
+    (id,) = [one.id for one in await characters(bench).list_characters() if one.name == "艾拉"]
+    profile = bench.project.root / "agents" / f"{id}.json"
+    profile.write_text(
+        json.dumps({**json.loads(profile.read_text()), "tool_ids_inventory": ["system:get_current_time"]})
+    )
+    model = bench.answers(said("Let me look.", ("system:get_current_time", {})), said("It is late."))
+    reply = await bench.run("A dragon? What time is it?", id)
+    assert reply.text == "It is late."
+    assert [one["function"]["name"] for one in model.asked[0].tools] != []
+    asked = model.asked[1].messages
+    call = next(at for at, one in enumerate(asked) if one.tool_calls)
+    assert [one.role for one in asked[call : call + 2]] == ["assistant", "tool"]
+    assert "Mira limps." in [one.content for one in asked[:call]]
+
+
 async def test_several_characters_talk_in_a_scene(bench: AgentBench) -> None:
     for name in ("Ann", "Ben"):
         await characters(bench).import_card(dumped({**MIRA, "name": name}), name="a.json")
