@@ -141,6 +141,8 @@ async def test_over_http_and_at_the_terminal(bench: AgentBench) -> None:
         assert "is a chat of SillyTavern; tavern character import-chat FILE takes it" in wrong.err
         wrong = tavern(*project, "kb", "import", file)
         assert "the document is a chat of SillyTavern; tavern character import-chat FILE takes it" in wrong.err
+        wrong = tavern(*project, "history", "import", card)
+        assert "is a character card; tavern character import FILE takes it" in wrong.err
         assert "terminal" in tavern(*project, "character", "list").out
         exported = bench.project.root.parent / "again.png"
         assert tavern(*project, "character", "export", "terminal", "--format", "png", "--output", exported).code == 0

@@ -66,13 +66,20 @@ def _text(message: Any, index: int) -> str:
     return content
 
 
+def _is_result(message: Any) -> bool:
+    return isinstance(message, dict) and message.get("role") == "tool"
+
+
 def _with_depths(messages: list[Any], entries: list[ActiveEntry]) -> list[Any]:
     """Return the messages with each entry that has a depth so many messages before the end."""
     placed: dict[int, list[Any]] = {}
     for entry in entries:
         if entry.depth_offset is not None:
             message = {"role": entry.role or "system", "content": entry.text}
-            placed.setdefault(max(0, len(messages) - entry.depth_offset), []).append(message)
+            place = max(0, len(messages) - entry.depth_offset)
+            while 0 < place < len(messages) and _is_result(messages[place]):
+                place -= 1  # nothing stands between a call and its result
+            placed.setdefault(place, []).append(message)
     merged: list[Any] = []
     for index in range(len(messages) + 1):
         merged += [*placed.get(index, []), *messages[index : index + 1]]
