@@ -95,7 +95,8 @@ class Card:
 
     def name(self, otherwise: str) -> str:
         """Return what the character is called."""
-        return self.text("name").strip()[:200] or otherwise
+        words = "".join(one if one.isprintable() else " " for one in self.text("name")[:1_000]).split()
+        return " ".join(words)[:200] or otherwise
 
     @property
     def unsupported(self) -> list[str]:

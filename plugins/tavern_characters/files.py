@@ -32,7 +32,7 @@ class CharacterFolder:
 
     def ids(self) -> list[str]:
         """Return the characters that there are."""
-        return sorted(path.stem for path in self._folder.glob("*.json"))[:MAX_CHARACTERS]
+        return sorted(path.stem for path in self._folder.glob("*.json") if path.is_file())[:MAX_CHARACTERS]
 
     def stamp(self, character: str) -> object:
         """Return what differs once a file of a character does."""

@@ -213,7 +213,7 @@ class CharacterService(Characters):
         card = await asyncio.to_thread(self._folder.card, character)
         agent = (await self._context.services.get(AGENT_RUNTIME).get(character)).id
         persona = await self.persona(call=call)
-        id = conversation_id or f"{character}-{new_id('')[1:9]}"
+        id = _conversation_id(character, conversation_id)
         exported = await asyncio.to_thread(beginning, id, agent, card, persona, card.name(character))
         if exported is None:
             return BegunConversation(id=id, agent=agent)
@@ -242,7 +242,7 @@ class CharacterService(Characters):
         else:
             await asyncio.to_thread(self._folder.card, character)
         agent = (await self._context.services.get(AGENT_RUNTIME).get(character)).id
-        id = conversation_id or f"{character}-{new_id('')[1:9]}"
+        id = _conversation_id(character, conversation_id)
         exported = await asyncio.to_thread(as_history, chat, id, agent, chat.character)
         if exported is None:
             raise InvalidInput("nothing was said in this chat")
@@ -282,6 +282,13 @@ class CharacterService(Characters):
         """Say who the person is that asks."""
         await asyncio.to_thread(write_persona, self._context.operator_dir, person_of(call), persona)
         return persona
+
+
+def _conversation_id(character: str, wanted: str | None) -> str:
+    """Return the id of a new conversation with a character."""
+    if wanted is not None and not 0 < len(wanted) <= 200:
+        raise InvalidInput("the id of a conversation has 1 to 200 characters")
+    return wanted or f"{character}-{new_id('')[1:9]}"
 
 
 def _read(content: bytes, where: str) -> tuple[CarriedCard, Card]:

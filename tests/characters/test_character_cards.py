@@ -166,6 +166,10 @@ async def test_what_is_there_is_not_replaced_unasked(bench: AgentBench) -> None:
             await characters(bench).import_card(dumped(MIRA), character=wrong)
     with pytest.raises(NotFound, match="there is no character 'mira-val'"):
         await characters(bench).begin("mira-val")
+    with pytest.raises(InvalidInput, match="1 to 200 characters"):
+        await characters(bench).begin("mira-vale", conversation_id="x" * 300)
+    odd = await characters(bench).import_card(dumped({**MIRA, "name": " Ann\n\0 Lee "}))
+    assert (odd.id, odd.name) == ("ann-lee", "Ann Lee")
     profile = await bench.runtime.get("mira-vale")
     assert profile.knowledge_base_references == []
     assert await bench.runtime.check("mira-vale") == []
