@@ -31,10 +31,11 @@ from tests.characters.card_files import (
     png,
     webp,
 )
-from tests.knowledge.cards import cards_in, chunk, picture
+from tests.knowledge.cards import cards_in, chunk, picture, text_chunk
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+BROKEN = chunk(b"tEXt", b"ccv3\0" + b"eyJicm9rZW4=")
 FILES: list[tuple[str, bytes, Any, str | None]] = [
     ("V1", dumped(MIRA), MIRA, None),
     ("V2", dumped(V2), V2, None),
@@ -45,6 +46,8 @@ FILES: list[tuple[str, bytes, Any, str | None]] = [
     ("PNG", png(), V2, "image/png"),
     ("PNG, packed", png(V2, "chara", b"zTXt"), V2, "image/png"),
     ("PNG, V3", png(V3, "ccv3"), V3, "image/png"),
+    ("PNG, of both the first", picture(text_chunk("chara", MIRA), text_chunk("ccv3", V3)), V3, "image/png"),
+    ("PNG, of both the one that is whole", picture(BROKEN, text_chunk("chara", V2)), V2, "image/png"),
     ("animated PNG", apng(), V2, "image/png"),
     ("WebP", webp(), V2, "image/webp"),
     ("JPEG", jpeg(), V2, "image/jpeg"),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,16 +24,24 @@ _DOT = (b"\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00", zlib.compress(b
 
 
 def card_in(picture: bytes, most: int) -> bytes:
-    """Return the JSON text of the card that a picture carries, in Base64 or as it is. Raises `InvalidInput` for what is
-    no PNG, for one without a card, and for a card of more than `most` bytes."""
+    """Return the JSON text of the card that a picture carries, in Base64 or as it is; of several the first that is JSON.
+    Raises `InvalidInput` for what is no PNG, for one without a card, and for a card of more than `most` bytes."""
     found: dict[str, tuple[bytes, bytes]] = {}
     for kind, content in _chunks(picture):
         keyword, _, rest = content.partition(b"\0") if kind in _TEXTS else (b"", b"", b"")
         found.setdefault(keyword.decode("latin-1").lower(), (kind, rest))
-    texts = (_unpacked(*found[keyword], most) for keyword in CARDS if keyword in found)
-    text = next((text for text in texts if text.strip()), None)
-    if text is None:
+    texts = [_unpacked(*found[keyword], most) for keyword in CARDS if keyword in found]
+    texts = [text for text in texts if text.strip()]
+    if not texts:
         raise InvalidInput(f"this picture holds no character card (no text {' or '.join(CARDS)})")
+    for text in texts[:-1]:
+        with contextlib.suppress(InvalidInput, ValueError, RecursionError):
+            json.loads(_decoded(text))
+            return _decoded(text)
+    return _decoded(texts[-1])
+
+
+def _decoded(text: bytes) -> bytes:
     if text.lstrip().startswith(b"{"):
         return text
     try:
