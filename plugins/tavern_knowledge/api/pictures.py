@@ -24,8 +24,8 @@ _DOT = (b"\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00", zlib.compress(b
 
 
 def card_in(picture: bytes, most: int) -> bytes:
-    """Return the JSON text of the card that a picture carries, in Base64 or as it is; of several the first that is JSON.
-    Raises `InvalidInput` for what is no PNG, for one without a card, and for a card of more than `most` bytes."""
+    """Return the JSON text of the card that a picture carries, in Base64 or as it is; of several the first that is
+    JSON. Raises `InvalidInput` for what is no PNG, for one without a card, and for a card of more than `most` bytes."""
     found: dict[str, tuple[bytes, bytes]] = {}
     for kind, content in _chunks(picture):
         keyword, _, rest = content.partition(b"\0") if kind in _TEXTS else (b"", b"", b"")

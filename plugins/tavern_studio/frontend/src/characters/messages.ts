@@ -2,6 +2,7 @@ export default {
   en: {
     characters: {
       persona: "Who you are",
+      about: "About you",
       nameHint: "What characters call you, in conversations that begin from now on.",
       aboutHint: "What characters know of you.",
       begin: "Let {name} begin",
@@ -13,6 +14,7 @@ export default {
   zh: {
     characters: {
       persona: "您的身份",
+      about: "关于您",
       nameHint: "角色对您的称呼，用于此后开始的对话。",
       aboutHint: "角色对您的了解。",
       begin: "让 {name} 先说",
