@@ -24,6 +24,8 @@ from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.events import Gap
 from tavern_host.contracts.wire import without_surrogates
 from tavern_llm.api.llm import ChatImage
+from tavern_tools.api.asking import ask_at_terminal
+from tavern_tools.api.toolcalls import TaskStatus
 from tavern_tools.api.tools import TOOL_MANAGER
 
 _QUIET = frozenset({"reply", "error", "interrupted", "limit", "tool_running", "fragment"})
@@ -167,16 +169,18 @@ class _Chat:
             yield CommandOutput(kind="failure", text=f"agent {reply.profile_id}: {reply.error}", exit_code=1)
 
     async def _decide(self, step: AgentTrace) -> AsyncIterator[CommandOutput]:
-        """Ask the person at the terminal about a call; say how to decide where there is none."""
-        task_id = str(step.data.get("taskId"))
+        """Ask the person at the terminal about a call, or what it asks; say how to decide where there is none."""
+        task_id, asked = str(step.data.get("taskId")), step.data.get("question")
+        if asked is not None:
+            async for output in self._answer(task_id, step):
+                yield output
+            return
         shown = json.dumps(step.data.get("arguments"), ensure_ascii=False)
         if not sys.stdin.isatty():
             how = f"tavern approvals approve {task_id} (or refuse)"
             yield CommandOutput(kind="progress", text=f"{step.data.get('toolId')} {shown} waits: {how}")
             return
-        path = step.data.get("path")
-        who = " for ".join(map(str, reversed(path))) if isinstance(path, list) else step.profile_id
-        question = f"{who} wants to call {step.data.get('toolId')} {shown}\n[y]es, [n]o, [e]dit? "
+        question = f"{_who(step)} wants to call {step.data.get('toolId')} {shown}\n[y]es, [n]o, [e]dit? "
         said = (await _ask(question)).strip().lower()
         arguments: dict[str, JsonValue] | None = None
         if said.startswith("e"):
@@ -192,3 +196,28 @@ class _Chat:
             await tools.decide(task_id, decision, arguments=arguments, call=person)
         except TavernError as error:
             yield CommandOutput(kind="progress", text=f"not decided: {error.message}")
+
+    async def _answer(self, task_id: str, step: AgentTrace) -> AsyncIterator[CommandOutput]:
+        """Put a question to the person at the terminal, once more where the answer does not fit."""
+        tools, person = self._context.services.get(TOOL_MANAGER), operator_call()
+        if not sys.stdin.isatty():
+            how = f"tavern approvals answer {task_id} (or refuse)"
+            yield CommandOutput(kind="progress", text=f"{_who(step)} asks: {step.text.removeprefix('Asks: ')}\n{how}")
+            return
+        sys.stderr.write(f"{_who(step)} asks: ")
+        while (task := await tools.task(task_id, call=person)).status is TaskStatus.AWAITING_APPROVAL:
+            assert task.approval is not None and task.approval.question is not None
+            try:
+                answer = await ask_at_terminal(self._context, task_id, task.approval.question, _ask, person)
+                if answer is None:
+                    await tools.decide(task_id, "refuse", call=person)
+                else:
+                    await tools.decide(task_id, "approve", arguments={"answer": answer}, call=person)
+            except TavernError as error:
+                yield CommandOutput(kind="progress", text=f"not answered: {error.message}")
+
+
+def _who(step: AgentTrace) -> str:
+    """Return who asks: the agent, and those for which it works."""
+    path = step.data.get("path")
+    return " for ".join(map(str, reversed(path))) if isinstance(path, list) else step.profile_id

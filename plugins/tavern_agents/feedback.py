@@ -5,7 +5,10 @@ Texts only; who reads them and when is the loop's business.
 
 from __future__ import annotations
 
+from pydantic import JsonValue
+
 from tavern_tools.api.observations import cut_middle, observation
+from tavern_tools.api.toolcalls import ToolTask
 
 MAX_OBSERVATION = 16_000
 """The longest observation, in characters, that goes into a conversation."""
@@ -33,6 +36,14 @@ def circles_text(what: str) -> str:
 def last_text(limit: str) -> str:
     """Return the note that an agent reads before its last answer."""
     return f"You have reached a limit: {limit}. No tool can be called any more. Answer now with what you know."
+
+
+def waits_text(task: ToolTask) -> tuple[str, dict[str, JsonValue]]:
+    """Return how the trace says that a call waits for a person, and its details."""
+    about: dict[str, JsonValue] = {"taskId": task.id, "toolId": task.tool_id, "arguments": task.arguments}
+    if task.approval is None or (question := task.approval.question) is None:
+        return f"{task.tool_id} waits for approval", about
+    return f"Asks: {question.message}", {**about, "question": question.to_json()}
 
 
 def framed(text: str) -> str:

@@ -18,7 +18,7 @@ from tavern_agents.compaction import ContextWindow
 from tavern_agents.conversation import READER, Conversation
 from tavern_agents.decision import Decision, read_decision
 from tavern_agents.deliberation import Deliberation, Situation, failure_of
-from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text
+from tavern_agents.feedback import CONTINUE, EMPTY, circles_text, framed, last_text, not_understood_text, waits_text
 from tavern_agents.inventory import consent, offered_tools, tool_ids, tools_text
 from tavern_agents.outcomes import End, reply_from, traced_end
 from tavern_agents.replay.player import Player
@@ -400,11 +400,10 @@ class AgentLoop:
 
     async def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
         """Note that a call waits for a person."""
-        [arguments] = await self.context.services.get(TOOL_MANAGER).masked([request])
+        task = await self.context.services.get(TOOL_MANAGER).task(task_id, call=self.call)
         self.waiting[task_id] = request
         self._approvals()
-        text = f"{request.tool_id} waits for approval"
-        about: dict[str, Any] = {"taskId": task_id, "toolId": request.tool_id, "arguments": arguments}
+        text, about = waits_text(task)
         self.trace.say("awaiting_approval", text, **about, path=list(self.trace.path))
 
     def waits_no_more(self, task_id: str) -> None:

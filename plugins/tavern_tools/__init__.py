@@ -11,7 +11,7 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.commands import CommandInfo
-from tavern_host.contracts.http import EncodedOnce, RouteInfo
+from tavern_host.contracts.http import EncodedOnce, MessageInfo, RouteInfo
 from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
@@ -124,7 +124,7 @@ async def tavern_collect_figures(context: PluginContext) -> list[Figure]:
 
 
 @hookimpl
-def tavern_register_routes() -> list[RouteInfo]:
+def tavern_register_routes() -> list[RouteInfo | MessageInfo]:
     from tavern_tools.web.descriptors import routes
 
     return routes()

@@ -10,7 +10,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.tools import ToolKind
 from tavern_host.contracts.wire import Model
-from tavern_tools.api.toolcalls import StreamItems, TaskStatus, ToolErrorType
+from tavern_tools.api.toolcalls import QuestionKind, StreamItems, TaskStatus, ToolErrorType
 
 
 class CurrentTime(Model):
@@ -74,6 +74,12 @@ class TaskOutcome(Model):
     error: str | None = None
 
 
+class UserAnswer(Model):
+    """What a person answered."""
+
+    answer: JsonValue
+
+
 _TASKS = "See tasks with their results, and cancel them."
 
 
@@ -113,6 +119,22 @@ class SystemTools(ServiceInterface, name="systemTools"):
     @acts("toolManager:tasks", _TASKS)
     async def task_cancel(self, task_id: str, *, call: CallContext | None = None) -> TaskState:
         """Cancel a task and return how it stands then. Raises `NotFound`."""
+
+    @acts("systemTools:tools", "See which tools a caller may call.", level="add")
+    async def request_user_interaction(
+        self,
+        question: str,
+        *,
+        kind: QuestionKind | None = None,
+        choices: list[str] | None = None,
+        multiple: bool = False,
+        schema: dict[str, JsonValue] | None = None,
+        seconds: float | None = None,
+        answer: JsonValue = None,
+        call: CallContext | None = None,
+    ) -> UserAnswer:
+        """Return the `answer` of a person to a question. The call of the tool waited for it, as for an approval, and
+        it was checked; without one `InvalidInput` is raised."""
 
     @acts("toolManager:execute", "Call tools.")
     async def stream_read(

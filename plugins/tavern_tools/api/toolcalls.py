@@ -215,11 +215,24 @@ class TaskStatus(enum.StrEnum):
         return self not in (TaskStatus.AWAITING_APPROVAL, TaskStatus.PENDING, TaskStatus.RUNNING)
 
 
+QuestionKind = Literal["text", "choice", "form", "file"]
+
+
+class ToolQuestion(Model):
+    """What a call asks a person: the `message` as it was asked, and the JSON Schema that the answer has to fit. A
+    `file` is answered by the path of one of the project's files."""
+
+    kind: QuestionKind
+    message: str
+    expects: dict[str, JsonValue]
+
+
 class ToolApproval(Model):
     """A decision that a call waits for, or waited for.
 
     `reason` says which rule asks for it. After `expires_at` the `default` is what was decided. `edited`: the person who
-    approved changed the arguments. `decided_via` is the third-party plugin that passed the decision on.
+    approved changed the arguments. `decided_via` is the third-party plugin that passed the decision on. With a
+    `question`, who approves the call answers that, by its argument `answer`.
     """
 
     reason: str
@@ -232,6 +245,7 @@ class ToolApproval(Model):
     decided_at: datetime | None = None
     comment: str = ""
     edited: bool = False
+    question: ToolQuestion | None = None
 
 
 class TaskCallback(Model):

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
+from pydantic import JsonValue
+
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.tools import ToolDefinition, ToolKind
-from tavern_tools.api.systemtools import CurrentTime, SystemTools, TaskOutcome, TaskState, ToolList, ToolSummary
-from tavern_tools.api.toolcalls import StreamItems, ToolTask
+from tavern_tools.api.systemtools import (
+    CurrentTime,
+    SystemTools,
+    TaskOutcome,
+    TaskState,
+    ToolList,
+    ToolSummary,
+    UserAnswer,
+)
+from tavern_tools.api.toolcalls import QuestionKind, StreamItems, ToolTask
 from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter, ToolManager
 from tavern_tools.builtin.timezones import timezone_like, timezone_of
 
@@ -87,6 +97,23 @@ class System(SystemTools):
     async def task_cancel(self, task_id: str, *, call: CallContext | None = None) -> TaskState:
         """Cancel a task; see the interface."""
         return _state(await self._tools().cancel_task(task_id, call=call))
+
+    async def request_user_interaction(
+        self,
+        question: str,
+        *,
+        kind: QuestionKind | None = None,
+        choices: list[str] | None = None,
+        multiple: bool = False,
+        schema: dict[str, JsonValue] | None = None,
+        seconds: float | None = None,
+        answer: JsonValue = None,
+        call: CallContext | None = None,
+    ) -> UserAnswer:
+        """Return a person's answer; see the interface."""
+        if answer is None:
+            raise InvalidInput("nobody was asked: call the tool system:request_user_interaction, which waits")
+        return UserAnswer(answer=answer)
 
     async def stream_read(
         self, handle: str, *, max: int = 100, wait: float = 10.0, call: CallContext | None = None

@@ -208,6 +208,14 @@ class Authority:
                 return self._approval(rule)
         return ALLOW
 
+    def asking(self, seconds: JsonValue) -> Verdict:
+        """Return the verdict on a call that asks a person: it waits for the answer, by default as long as others for
+        an approval. Nobody answers by default."""
+        if self._settings.revision != self._revision:
+            self._refresh()
+        wait = seconds if isinstance(seconds, int | float) else self._access.terms.seconds
+        return Verdict("approve", "it asks a person", float(wait))
+
     def _approval(self, rule: Rule) -> Verdict:
         terms = self._access.terms
         return Verdict("approve", f"{rule.said} asks for it", terms.seconds, terms.default)

@@ -31,6 +31,7 @@ from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
 from tavern_tools.calls.call import UNKNOWN, Call, Output, Verdict
 from tavern_tools.calls.limits import Limits
+from tavern_tools.calls.questions import ANSWER, asks_a_person, question_of
 from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.calls.results import checked, checked_again, failed, spent, waiting
 from tavern_tools.calls.runners import Runners
@@ -147,7 +148,10 @@ class Caller:
         try:
             await self._find(call)
             verdict = await self._authorise(call)
-            if call.progress is None and (verdict.kind == "approve" or call.tool.definition.is_async):
+            definition = call.tool.definition
+            if call.progress is None and (
+                verdict.kind == "approve" or definition.is_async or asks_a_person(definition)
+            ):
                 return await self._park(call, verdict)
             if call.tool.definition.rate_limit is not None:
                 self._limits.check(call)
@@ -198,12 +202,20 @@ class Caller:
                 f"{call.context.principal} may call {call.tool.definition.id} with an approval only: save it first"
             )
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, message)
-        approval = None
+        approval, question = None, None
+        if asks_a_person(call.tool.definition):
+            arguments = {name: value for name, value in call.request.arguments.items() if name != ANSWER}
+            call.request = call.request.model_copy(update={"arguments": arguments})
+            question, verdict = question_of(arguments), self._authority.asking(arguments.get("seconds"))
         if verdict.kind == "approve":
             now = clock.now()
             expires_at = now + timedelta(seconds=verdict.expires_in)
             approval = ToolApproval(
-                reason=verdict.reason, requested_at=now, expires_at=expires_at, default=verdict.default
+                reason=verdict.reason,
+                requested_at=now,
+                expires_at=expires_at,
+                default=verdict.default,
+                question=question,
             )
         task = await self.tasks.submit(call.request, call.tool, call.context, call.scope, approval)
         return waiting(call.request, task, call.coercions)

@@ -68,8 +68,11 @@ def checked_again(result: ToolResult, max_bytes: int) -> ToolResult:
 def waiting(request: ToolCallRequest, task: ToolTask, coercions: Sequence[str]) -> ToolResult:
     """Return the result of a call that runs as a task, or waits for a person to decide."""
     if task.status is TaskStatus.AWAITING_APPROVAL:
-        reason = f" ({task.approval.reason})" if task.approval is not None else ""
+        approval = task.approval
+        reason = f" ({approval.reason})" if approval is not None else ""
         text = f"The call waits for a person to approve it{reason}; its task is {task.id}."
+        if approval is not None and approval.question is not None:
+            text = f"The question waits for a person to answer it; its task is {task.id}."
     else:
         text = f"The call runs as the task {task.id}."
     return ToolResult(

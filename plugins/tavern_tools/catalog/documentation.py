@@ -36,7 +36,7 @@ def describe_tool(tool: ToolDefinition) -> str:
     if tool.unavailable:
         lines.append(f"  - Cannot be called now: {tool.unavailable}")
     lines += [f"  - Note: {note}" for note in _notes(tool)]
-    parameters = list(_properties(tool.parameters, tool.parameters, "    ", depth=1))
+    parameters = list(_properties(tool.parameters, for_callers(tool.parameters), "    ", depth=1))
     lines += ["  - Parameters:", *parameters] if parameters else ["  - Parameters: none"]
     examples = list(_examples(tool.examples[:_MAX_EXAMPLES]))
     lines += ["  - Examples:", *examples] if examples else []
@@ -65,7 +65,19 @@ def describe_unknown(tool_id: str) -> str:
 
 def tool_schema(tool: ToolDefinition) -> dict[str, JsonValue]:
     """Return `{name, description, parameters}` of a tool."""
-    return {"name": tool.id, "description": tool.description, "parameters": tool.parameters}
+    return {"name": tool.id, "description": tool.description, "parameters": for_callers(tool.parameters)}
+
+
+def for_callers(parameters: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a schema of parameters without those that no caller gives: what is `readOnly` comes from the host."""
+    fields = parameters.get("properties")
+    if not isinstance(fields, dict) or not any(map(_is_from_the_host, fields.values())):
+        return parameters
+    return {**parameters, "properties": {name: one for name, one in fields.items() if not _is_from_the_host(one)}}
+
+
+def _is_from_the_host(field: Any) -> bool:
+    return isinstance(field, dict) and field.get("readOnly") is True
 
 
 def _properties(whole: dict[str, Any], schema: dict[str, Any], indent: str, *, depth: int) -> Iterable[str]:

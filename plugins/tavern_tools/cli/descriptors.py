@@ -55,13 +55,24 @@ _EDITED = (
     CommandParameter(name="--arguments", help="All arguments in place of its own, as a JSON object."),
     _COMMENT,
 )
+_ANSWER = (
+    _TASK,
+    CommandParameter(
+        name="answer",
+        help="The answer: a text, a choice or its number (several with commas), a form as a JSON object.",
+    ),
+    CommandParameter(name="--field", multiple=True, help="A field of a form as NAME=VALUE."),
+    CommandParameter(name="--file", type="path", help="A file of this computer, which is copied into the project."),
+    _COMMENT,
+)
 
 _SHOW = "Show one tool: what it does, its parameters, and where it comes from."
 _DOCUMENT = "Show the documentation of tools that a language model gets, and how it asks for calls."
 _PARSE = "Show the tool calls that action text asks for, without making them."
 _SHOW_TASK = "Show a task: what was asked for, how it stands, and what it gave."
 _APPROVE = "Let a call be made that waits for a decision, as it is or with other arguments."
-_WAITING = "List the calls that wait for a decision, newest first."
+_WAITING = "List the calls that wait for a decision, and the questions of agents, newest first."
+_ANSWER_HELP = "Answer a question of an agent; without an answer, the terminal asks for it."
 _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("tools list", "commands:list_tools", "List the tools.", _FILTERS),
     ("tools show", "commands:show_tool", _SHOW, (_ID,)),
@@ -74,6 +85,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("tasks cancel", "task_commands:cancel_task", "Cancel a task.", (_TASK,)),
     ("approvals list", "task_commands:list_approvals", _WAITING, (_TOOL, _LIMIT)),
     ("approvals approve", "task_commands:approve", _APPROVE, _EDITED),
+    ("approvals answer", "task_commands:answer", _ANSWER_HELP, _ANSWER),
     ("approvals refuse", "task_commands:refuse", "Refuse a call that waits for a decision.", (_TASK, _COMMENT)),
 )
 

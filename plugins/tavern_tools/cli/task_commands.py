@@ -1,11 +1,14 @@
-"""The commands `tavern tasks list | show | cancel` and `tavern approvals list | approve | refuse`."""
+"""The commands `tavern tasks list | show | cancel` and `tavern approvals list | approve | answer | refuse`."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import JsonValue
@@ -15,6 +18,7 @@ from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.contracts.documents import read_json_object
 from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_tools.api.asking import ask_at_terminal, field_value, typed, upload_answer
 from tavern_tools.api.toolcalls import TaskFilter, TaskStatus, ToolTask
 from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_tools.catalog.parameters import Parameters
@@ -79,7 +83,8 @@ async def list_approvals(arguments: dict[str, Any], context: PluginContext) -> A
     for task in tasks:
         reason, until = "", ""
         if task.approval is not None:
-            reason = task.approval.reason
+            question = task.approval.question
+            reason = task.approval.reason if question is None else f"asks: {_shortened(question.message, 200)}"
             until = f"{_clock(task.approval.expires_at)}, then {task.approval.default}"
         shown = _shortened(json.dumps(task.arguments, ensure_ascii=False), 80)
         rows.append([task.id[:width], task.tool_id, str(task.principal), shown, reason, until])
@@ -94,6 +99,41 @@ async def approve(arguments: dict[str, Any], context: PluginContext) -> AsyncIte
     edited = await _edited(task_id, arguments, context)
     async for output in _decide(task_id, "approve", edited, arguments, context):
         yield output
+
+
+async def answer(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """`approvals answer TASK [ANSWER]`: exit code 2 where it was answered already, and for an answer that does not
+    fit."""
+    task_id = await _find(arguments["task"], context)
+    call = operator_call(context.project.id)
+    task = await context.services.get(TOOL_MANAGER).task(task_id, call=call)
+    if task.approval is None or (question := task.approval.question) is None:
+        raise InvalidInput(f"the task {task_id} asks no question; `tavern approvals approve` lets its call be made")
+    given = [name for name in ("answer", "field", "file") if arguments[name]]
+    if len(given) > 1:
+        raise InvalidInput("give one of ANSWER, --field and --file")
+    said: JsonValue
+    if arguments["file"]:
+        said = await upload_answer(context, task_id, Path(arguments["file"]), call)
+    elif arguments["field"]:
+        fields: Any = question.expects.get("properties", {})
+        pairs = arguments_of(arguments["field"], None)
+        said = {name: field_value(fields.get(name), str(value)) for name, value in pairs.items()}
+    elif arguments["answer"]:
+        said = typed(question, arguments["answer"])
+    elif sys.stdin.isatty():
+        said = await ask_at_terminal(context, task_id, question, _ask, call)
+    else:
+        raise InvalidInput(f"give an answer to: {question.message}")
+    decision: Literal["approve", "refuse"] = "refuse" if said is None else "approve"
+    async for output in _decide(task_id, decision, None if said is None else {"answer": said}, arguments, context):
+        yield output
+
+
+async def _ask(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    return await asyncio.to_thread(sys.stdin.readline)
 
 
 async def refuse(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -119,6 +159,8 @@ async def _decide(
     )
     if decision == "refuse":
         text = f"{task.id}: refused"
+    elif task.approval is not None and task.approval.question is not None:
+        text = f"{task.id}: answered"
     else:
         text = f"{task.id}: approved; the host that has the task makes the call, or the next `tavern serve`"
     yield CommandOutput(kind="message", text=text)

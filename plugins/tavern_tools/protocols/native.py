@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_tools.api.protocols import ParserOptions
+from tavern_tools.catalog.documentation import for_callers
 
 LONGEST = 64
 
@@ -62,7 +63,7 @@ def native_schemas(tool_ids: Iterable[str], tools: Mapping[str, ToolDefinition])
             "function": {
                 "name": alias,
                 "description": tools[tool_id].description or tools[tool_id].display_name,
-                "parameters": {"type": "object", "properties": {}, **tools[tool_id].parameters},
+                "parameters": {"type": "object", "properties": {}, **for_callers(tools[tool_id].parameters)},
             },
         }
         for alias, tool_id in aliases(tool_ids).items()

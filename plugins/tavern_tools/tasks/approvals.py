@@ -15,6 +15,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_tools.api.tasks import TaskRow
 from tavern_tools.api.toolcalls import TaskStatus, ToolApproval, ToolCallRequest, ToolErrorType, ToolResult
+from tavern_tools.calls.questions import ANSWER
 from tavern_tools.tasks.rows import failed
 
 Decision = Literal["approve", "refuse"]
@@ -45,16 +46,20 @@ def closed(approval: ToolApproval) -> ToolApproval:
         update={
             "decision": "approved" if approval.default == "approve" else "refused",
             "decided_at": clock.now(),
-            "comment": "nobody decided in time",
+            "comment": "nobody decided in time" if approval.question is None else "nobody answered in time",
         }
     )
 
 
 def refusal(task_id: str, request: ToolCallRequest, approval: ToolApproval) -> ToolResult:
-    """Return the result of a call that was refused."""
+    """Return the result of a call that was refused, or of a question that nobody answered."""
+    if approval.question is not None and approval.decided_by is None:
+        message = f"nobody answered the question, which waited until {approval.expires_at:%Y-%m-%d %H:%M} UTC"
+        return failed(task_id, request, ToolErrorType.TIMEOUT, message)
     who = f"by {approval.decided_by}" if approval.decided_by is not None else "since nobody decided in time"
     why = f": {approval.comment}" if approval.comment and approval.decided_by is not None else ""
-    message = f"the call of {request.tool_id} was refused {who}{why}"
+    what = f"the call of {request.tool_id} was refused" if approval.question is None else "an answer was declined"
+    message = f"{what} {who}{why}"
     return failed(task_id, request, ToolErrorType.APPROVAL_REFUSED, message)
 
 
@@ -78,6 +83,19 @@ def check_decision(decision: str, arguments: dict[str, JsonValue] | None) -> Dec
     if decision == "approve":
         return "approve"
     raise InvalidInput(f'a decision is "approve" or "refuse", got {decision!r:.60}')
+
+
+def answered(row: TaskRow, decision: Decision, arguments: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+    """Return the arguments of a question with its answer among them, of another call those that it is given. Raises
+    `InvalidInput` where a question is approved without an answer, or to be another one."""
+    if row.approval is None or row.approval.question is None or decision == "refuse":
+        return arguments
+    own = row.entry.request.arguments
+    if arguments is None or ANSWER not in arguments:
+        raise InvalidInput(f'the task {row.id} asks a question: give the argument "answer", or refuse it')
+    if changed := [name for name in arguments if name != ANSWER and arguments[name] != own.get(name)]:
+        raise InvalidInput(f"a question is answered as it was asked: {', '.join(changed)[:200]} cannot be changed")
+    return {**own, ANSWER: arguments[ANSWER]}
 
 
 def audit_details(row: TaskRow) -> dict[str, JsonValue]:

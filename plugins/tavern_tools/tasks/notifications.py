@@ -50,10 +50,13 @@ def update_payload(row: TaskRow) -> dict[str, JsonValue]:
 def approval_payload(row: TaskRow) -> dict[str, JsonValue]:
     """Return the payload of the event `APPROVAL_REQUEST` about a call that waits for a person, secrets masked."""
     entry, approval = row.entry, row.approval
-    about: dict[str, JsonValue] = {"taskId": row.id, "toolId": row.tool_id, "caller": str(entry.call.principal)}
+    call = entry.call
+    about: dict[str, JsonValue] = {"taskId": row.id, "toolId": row.tool_id, "caller": str(call.principal)}
+    about |= {key: value for key, value in (("traceId", call.trace_id), ("runId", call.run_id)) if value is not None}
     about["arguments"] = masked(entry.request.arguments, entry.hidden)
     if approval is not None:
         about |= {"reason": approval.reason, "expiresAt": approval.expires_at.isoformat(), "default": approval.default}
+        about |= {} if approval.question is None else {"question": approval.question.to_json()}
     return about
 
 

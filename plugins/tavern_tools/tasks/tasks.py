@@ -32,9 +32,10 @@ from tavern_tools.api.toolcalls import (
     ToolScope,
     ToolTask,
 )
+from tavern_tools.calls.questions import ANSWER, check_answer
 from tavern_tools.catalog.catalog import Tool
 from tavern_tools.catalog.failures import ToolFailure
-from tavern_tools.tasks.approvals import audit_details, check_decision, decided, why_not
+from tavern_tools.tasks.approvals import answered, audit_details, check_decision, decided, why_not
 from tavern_tools.tasks.callbacks import Callbacks
 from tavern_tools.tasks.execution import GRACE, Calls, TaskExecution, TaskRun
 from tavern_tools.tasks.notifications import Notifier, approval_payload, update_payload
@@ -200,7 +201,7 @@ class Tasks:
             raise why_not(row)
         if principal.kind in ("agent", "plugin") and principal == row.entry.call.principal:
             raise PermissionDenied(f"{principal} may not decide about a call of its own")
-        changed = await self._edited(row, arguments)
+        changed = await self._edited(row, answered(row, wanted, arguments))
         effective = row.entry.request.arguments if changed is None else changed
         if wanted == "approve" and not await self._calls.may_decide(principal, row.tool_id, effective):
             raise PermissionDenied(f"{principal} may not call {row.tool_id} with these arguments, nor approve it")
@@ -224,6 +225,9 @@ class Tasks:
         if arguments is None or (changed := unmasked(arguments, own, row.entry.hidden)) == own:
             return None
         changed = await self._calls.bind(row.tool_id, changed)
+        if row.approval is not None and (question := row.approval.question) is not None:
+            files = self._context.project.folder("files")
+            changed[ANSWER] = await asyncio.to_thread(check_answer, question, changed[ANSWER], files)
         return None if changed == own else changed
 
     async def adopt_tasks(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.http import RouteInfo
+from tavern_host.contracts.http import MessageInfo, RouteInfo
 
 _TASK = {"answer": "api.toolcalls:ToolTask"}
 _PROJECT_FILE, _TOOL_FILE = "/api/files/{path}", "/api/tool-files/{name}"
@@ -28,7 +28,8 @@ _ROUTES: dict[str, tuple[tuple[str, str, str, str], ...]] = {
             "POST",
             "/api/approvals/{id}",
             "decide",
-            'Decide about a call: `{"decision": "approve" | "refuse", "arguments", "comment"}`.',
+            'Decide about a call: `{"decision": "approve" | "refuse", "arguments", "comment"}`; '
+            'a question by `{"decision": "approve", "arguments": {"answer"}}`.',
         ),
     ),
     "file_routes": (
@@ -80,10 +81,16 @@ _TYPES: dict[str, dict[str, dict[str, Any]]] = {
 """What goes in and out of them, by module and function."""
 
 
-def routes() -> list[RouteInfo]:
-    """Return the routes of tools, tasks, the project's files and its tool files."""
-    return [
+def routes() -> list[RouteInfo | MessageInfo]:
+    """Return the routes of tools, tasks, the project's files and its tool files, and the messages of sockets."""
+    decision = MessageInfo(
+        type="APPROVAL_DECISION",
+        handler="tavern_tools.web.task_routes:on_decision",
+        summary="Decide about a call, or answer its question.",
+    )
+    found: list[RouteInfo | MessageInfo] = [
         RouteInfo.of_module(f"tavern_tools.web.{module}", *row, _TYPES[module][row[2]])
         for module, rows in _ROUTES.items()
         for row in rows
     ]
+    return [*found, decision]

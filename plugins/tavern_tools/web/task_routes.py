@@ -9,7 +9,8 @@ from pydantic import JsonValue
 
 from tavern_host.common.queries import read_filter, statuses
 from tavern_host.context import PluginContext
-from tavern_host.contracts.http import HttpRequest, HttpResponse
+from tavern_host.contracts.documents import read_model
+from tavern_host.contracts.http import HttpRequest, HttpResponse, SocketMessage, SocketReply
 from tavern_host.contracts.wire import Model
 from tavern_tools.api.answers import TaskQuery, WaitQuery
 from tavern_tools.api.toolcalls import TaskFilter, TaskStatus
@@ -18,7 +19,8 @@ from tavern_tools.requests import require_known
 
 
 class Decision(Model):
-    """What is decided about a call, with which arguments it is made then, and why."""
+    """What is decided about a call, with which arguments it is made then, and why. A question is approved with its
+    `answer` among the arguments."""
 
     decision: Literal["approve", "refuse"]
     arguments: dict[str, JsonValue] | None = None
@@ -67,6 +69,21 @@ async def decide(request: HttpRequest, context: PluginContext) -> HttpResponse:
         call=request.call,
     )
     return HttpResponse(data=task.to_json())
+
+
+class SocketDecision(Decision):
+    """The payload of `APPROVAL_DECISION`."""
+
+    task_id: str
+
+
+async def on_decision(message: SocketMessage, context: PluginContext) -> list[SocketReply]:
+    """`APPROVAL_DECISION`: the sender receives how the task stands after the decision."""
+    asked = read_model(SocketDecision, message.payload, "this is no APPROVAL_DECISION")
+    task = await context.services.get(TOOL_MANAGER).decide(
+        asked.task_id, asked.decision, arguments=asked.arguments, comment=asked.comment or "", call=message.call
+    )
+    return [SocketReply(type="APPROVAL_DECIDED", payload={"taskId": task.id, "status": task.status.value})]
 
 
 def task_filter(query: Mapping[str, str]) -> TaskFilter:
