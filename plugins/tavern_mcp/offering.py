@@ -10,13 +10,12 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 import mcp_types as types
 from mcp.server import NotificationOptions, Server
-from mcp.server.context import ServerRequestContext
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import ListenHandler, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -24,11 +23,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from tavern_host import clock
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
-from tavern_host.contracts.errors import NotFound, TavernError
+from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.storage.confined_fs import confined_folder, open_file
 from tavern_mcp.changes import Changes
 from tavern_mcp.offers import offer_of
+from tavern_mcp.people import Asked, People, form_of, required, response_of
 from tavern_tools.api.toolcalls import (
     ContentPart,
     Report,
@@ -40,20 +40,14 @@ from tavern_tools.api.toolcalls import (
 )
 from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter
 
-Asked = ServerRequestContext[Any, Any]
 CallOf = Callable[[Asked], CallContext]
 """Returns the call of the person whose client asks."""
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
 _MOST_PICTURE, _MOST_LISTENERS = 8 << 20, 200
-_APPROVE, _LOOK, _EVERY = "approve", 20.0, 0.1
+_LOOK, _EVERY = 20.0, 0.1
 _FRESH = 5.0
 """Seconds for which names of tools are remembered; whether one is offered is looked at with each call."""
-_YES_OR_NO: dict[str, Any] = {
-    "type": "object",
-    "properties": {_APPROVE: {"type": "boolean", "title": "Approve this call"}},
-    "required": [_APPROVE],
-}
 
 
 def make_server(context: PluginContext, call_of: CallOf) -> Server[Any]:
@@ -85,6 +79,7 @@ class Offering:
         self._context = context
         self._call_of = call_of
         self._tools = context.services.get(TOOL_MANAGER)
+        self._people = People(context)
         self._names: dict[str, ToolDefinition] | None = None
         self._named_at = -_FRESH
         self.changes = Changes(context, self._offered)
@@ -107,7 +102,7 @@ class Offering:
             scope = ToolScope(allowed=offer_of(self._context), streams=True)
             async with _reporting(ctx) as report:
                 with reporting_to(report):
-                    call = _ClientCall(self._context, definition, self._call_of(ctx), report)
+                    call = _ClientCall(self._context, self._people, definition, self._call_of(ctx), report)
                     return await call.made(ctx, params, scope)
         except TavernError as error:
             return _failure(f"{error.code}: {error.message}")
@@ -133,10 +128,13 @@ class Offering:
 class _ClientCall:
     """One call of a client, who calls as the agent `mcp` of the operator, or `mcp.USER`; the `person` approves."""
 
-    def __init__(self, context: PluginContext, definition: ToolDefinition, person: CallContext, report: Report) -> None:
+    def __init__(
+        self, context: PluginContext, people: People, definition: ToolDefinition, person: CallContext, report: Report
+    ) -> None:
         agent = "mcp" if person.principal.id == "operator" else f"mcp.{person.principal.id}"
         self._context = context
         self._tools = context.services.get(TOOL_MANAGER)
+        self._people = people
         self._definition = definition
         self._person = person
         self._caller = person.child(principal=Principal(kind="agent", id=agent))
@@ -145,36 +143,57 @@ class _ClientCall:
     async def made(
         self, ctx: Asked, params: types.CallToolRequestParams, scope: ToolScope
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Make it, or go on with it where the client brings what the person said."""
+        """Make it, or continue with it where the client brings what the person said."""
+        found: ToolResult | types.InputRequiredResult | None
         if params.request_state is not None:
-            task = await self._tools.task(params.request_state, call=self._caller)  # of this caller, or there is none
-            if task.tool_id != self._definition.id:
-                raise NotFound(f"there is no call {task.id} of {self._definition.id}")
-            await self._decide(task.id, (params.input_responses or {}).get(_APPROVE))
-            return await self._result(await self._ended(task.id))
-        request = ToolCallRequest(tool_id=self._definition.id, arguments=params.arguments or {})
-        result = await self._tools.call(request, scope=scope, call=self._caller)
-        if result.status == "awaiting_approval" and result.task_id is not None:
+            found = await self._resumed(ctx, params.request_state, response_of(params.input_responses))
+        else:
+            request = ToolCallRequest(tool_id=self._definition.id, arguments=params.arguments or {})
+            found = await self._attended(ctx, self._tools.call(request, scope=scope, call=self._caller))
+        if isinstance(found, types.InputRequiredResult):
+            return found
+        if found.status == "awaiting_approval" and found.task_id is not None:
             if not _can_ask(ctx):
-                return _failure(f"{result.content[0].text} The client cannot ask anybody.")
-            question = self._question(await self._tools.task(result.task_id, call=self._caller))
+                return _failure(f"{found.content[0].text} The client cannot ask anybody.")
+            task = await self._tools.task(found.task_id, call=self._caller)
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                asked = types.ElicitRequestFormParams(message=question, requested_schema=_YES_OR_NO)
-                requests: types.InputRequests = {_APPROVE: types.ElicitRequest(params=asked)}
-                return types.InputRequiredResult(input_requests=requests, request_state=result.task_id)
-            await self._decide(result.task_id, await ctx.session.elicit_form(question, _YES_OR_NO, ctx.request_id))
-        if result.task_id is not None:
-            result = await self._ended(result.task_id)
-        return await self._result(result)
+                return required(task, task.id)
+            await self._elicit(ctx, task)
+        if found.task_id is not None and found.status != "done":
+            found = await self._attended(ctx, self._ended(found.task_id))
+        return found if isinstance(found, types.InputRequiredResult) else await self._result(found)
 
-    def _question(self, task: ToolTask) -> str:
-        reason = f" ({task.approval.reason})" if task.approval is not None else ""
-        return f"{task.tool_id} is to be called{reason}, with {_json(task.arguments)[:4000]}"
+    async def _resumed(self, ctx: Asked, state: str, said: object) -> ToolResult | types.InputRequiredResult:
+        tool_id = self._definition.id
+        held = await self._people.resume(ctx, tool_id, self._person, state, said)
+        if held is not None:
+            return held
+        task = await self._tools.task(state, call=self._caller)  # of this caller, or there is none
+        if task.tool_id != tool_id:
+            raise NotFound(f"there is no call {task.id} of {tool_id}")
+        try:
+            await self._people.decide(task, said, self._person)
+        except InvalidInput as error:
+            return required(task, task.id, error.message)
+        return await self._attended(ctx, self._ended(task.id))
 
-    async def _decide(self, task_id: str, said: object) -> None:
-        answer = said.content or {} if isinstance(said, types.ElicitResult) and said.action == "accept" else {}
-        decision: Literal["approve", "refuse"] = "approve" if answer.get(_APPROVE) is True else "refuse"
-        await self._tools.decide(task_id, decision, comment="by the MCP client", call=self._person)
+    async def _elicit(self, ctx: Asked, task: ToolTask) -> None:
+        """Ask the person about the call itself, once more where an answer does not fit."""
+        note: str | None = ""
+        while note is not None:
+            message, schema = form_of(task, note)
+            said = await ctx.session.elicit_form(message, schema, ctx.request_id)
+            try:
+                await self._people.decide(task, said, self._person)
+                note = None
+            except InvalidInput as error:
+                note = error.message
+
+    async def _attended(self, ctx: Asked, work: Awaitable[ToolResult]) -> ToolResult | types.InputRequiredResult:
+        """Return what a call gives; what waits for a person meanwhile is put to the one at the client."""
+        if not _can_ask(ctx):
+            return await work
+        return await self._people.attend(ctx, self._definition.id, self._person, work)
 
     async def _ended(self, task_id: str) -> ToolResult:
         """Return the result of a task. It is cancelled with the request."""

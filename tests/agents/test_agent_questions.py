@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from agent_bench import AgentBench, agent
 from helpers.repetition import Failures
-from helpers.stub_llm import last, said
+from helpers.stub_llm import said
 from helpers.tavern_project import Tavern
 
 from tavern_agents.api.agents import AgentReply, AgentRun, AgentStatus
