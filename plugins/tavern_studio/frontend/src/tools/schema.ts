@@ -10,6 +10,7 @@ export interface Field {
   minimum?: number;
   maximum?: number;
   maxLength?: number;
+  readOnly?: boolean;
 }
 
 export interface Parameters {
@@ -28,7 +29,8 @@ const TYPES: Record<string, Slot["dataFlowType"]> = {
 
 /** Return a property of a schema as a slot, so that it has the same control as an input of a node. */
 export function slotOf(key: string, field: Field): Slot {
-  const type = Array.isArray(field.type) ? field.type.find((one) => one !== "null") : field.type;
+  const named = Array.isArray(field.type) ? field.type.find((one) => one !== "null") : field.type;
+  const type = named ?? (field.enum?.every((one) => typeof one === "string") ? "string" : undefined);
   const isLong = type === "string" && (field.maxLength === undefined || field.maxLength > 4000);
   return {
     dataFlowType: TYPES[type ?? ""] ?? "WILDCARD",
