@@ -35,13 +35,15 @@ _EVERY = 1.0
 
 
 class State:
-    """What the parts of this plugin share. `runtime` is None until this plugin's own is used; `experience` is what was
-    shown of earlier calls, by conversation and profile; `writing` is held while a profile is changed."""
+    """What the parts of this plugin share. `runtime` is None until this plugin's own is used; `runs` are the tracers of
+    runs that no agent deliberates by; `experience` is what was shown of earlier calls, by conversation and profile;
+    `writing` is held while a profile is changed."""
 
     def __init__(self, context: PluginContext) -> None:
         self._context = context
         self.runtime: Runtime | None = None
         self.tracers: dict[str, Tracer] = {}
+        self.runs: dict[str, Tracer] = {}
         self.accounts: dict[str, CallAccount] = {}
         self.experience: dict[tuple[str, str], list[str]] = {}
         self.writing = asyncio.Lock()

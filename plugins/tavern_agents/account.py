@@ -20,7 +20,7 @@ from tavern_agents.feedback import MIN_OBSERVATION
 from tavern_agents.replay.player import Player
 from tavern_agents.rows import InnerCall, Kept
 from tavern_agents.store import AgentStore
-from tavern_agents.tracing import Tracer
+from tavern_agents.tracing import Tracer, asks_model
 from tavern_agents.watch import used_up
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
@@ -226,6 +226,11 @@ class Accounts(CallAccounts):
         """Enter the result of a call."""
         if (account := _account_of(self._context, call)) is not None:
             await account.end(number, result)
+
+    async def model_asked(self, iteration: int | None = None, *, call: CallContext | None = None) -> None:
+        """Note that a node asks a model."""
+        if call is not None:
+            asks_model(self._context, call, iteration)
 
 
 def _account_of(context: PluginContext, call: CallContext | None) -> CallAccount | None:

@@ -17,6 +17,7 @@ from tavern_agents.answers import read_answer
 from tavern_agents.api.agents import AgentProfile
 from tavern_agents.conversation import Conversation
 from tavern_agents.feedback import framed
+from tavern_agents.streamed_answers import streamed_output
 from tavern_host.context import PluginContext
 from tavern_host.contracts.documents import json_type
 from tavern_host.contracts.errors import Interrupted, InvalidInput, Misconfigured, NotFound, PluginFailure, TavernError
@@ -88,12 +89,13 @@ class Situation:
 
 @dataclass(frozen=True)
 class Deliberation:
-    """A workflow that was found fit for deliberating; `output` is the interface output with the text, `world_state`
-    what the agent perceives besides what is said."""
+    """A workflow that was found fit for deliberating; `output` is the interface output with the text, `streams` the one
+    by which it comes piece by piece, `world_state` what the agent perceives besides what is said."""
 
     workflow_id: str
     workflow: Workflow
     output: str
+    streams: str | None = None
     world_state: dict[str, JsonValue] = field(default_factory=dict)
 
     @classmethod
@@ -187,7 +189,8 @@ async def deliberation_of(
     reference = profile.core_deliberation_workflow_id
     try:
         found = Deliberation.of(await context.services.get(WORKFLOW_MANAGER).get(reference))
-        return replace(found, world_state=world_state)
+        streams = await streamed_output(context, found.workflow, found.output)
+        return replace(found, world_state=world_state, streams=streams)
     except TavernError as error:
         kind = _UNUSABLE.get(error.info.code)
         if kind is None:

@@ -26,6 +26,7 @@ from tavern_agents.replay.recorder import Recorder
 from tavern_agents.rows import Kept, KeptRun
 from tavern_agents.run_writer import RunWriter
 from tavern_agents.store import AgentStore
+from tavern_agents.streamed_answers import speaking
 from tavern_agents.tracing import Tracer
 from tavern_agents.watch import CycleWatch, about, added, used_up
 from tavern_engine.api.executions import EXECUTION_ENGINE
@@ -264,8 +265,7 @@ class AgentLoop:
     async def _deliberate(self, *, last: bool = False) -> LlmResponse:
         usage = self.run.usage
         self._stands(usage=usage.model_copy(update={"steps": usage.steps + 1}))
-        self.trace.step = self.run.usage.steps
-        self.trace.say("thinking", f"Step {self.trace.step}: thinking")
+        self.trace.begin_step()
         if await self.window.is_full(self.conversation):
             await self._compact("the conversation is longer than the model takes")
         try:
@@ -297,7 +297,7 @@ class AgentLoop:
             keep=is_recorded,
             inline=not is_recorded,
         )
-        with self.trace.following(call := self.call.child(timeout=self._seconds_left())):
+        async with speaking(self, self.call.child(timeout=self._seconds_left())) as call:
             run = await self.context.services.get(EXECUTION_ENGINE).run(request, call=call)
         if (failure := failure_of(run, self.profile.id)) is not None:
             partial = failure.info.details.get("partial_text")

@@ -28,6 +28,7 @@ async def loop_of(context: PluginContext, store: AgentStore, profile: AgentProfi
         began=run.started_at,
         above=await store.path_above(run),
     )
+    trace.step = steps[-1].step if steps else 0
     return AgentLoop(
         context=context,
         store=store,

@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from tavern_agents import State
 from tavern_agents.api.agents import AgentTrace, TraceKind
 from tavern_host import clock
-from tavern_host.context import PluginContext
+from tavern_host.context import NodeContext, PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_tools.api.observations import cut_middle
 from tavern_tools.api.toolcalls import ToolRule
@@ -24,6 +24,10 @@ EVENT = "AGENT_TRACE"
 
 MAX_TEXT = 2_000
 """The longest text, in characters, in a trace; every open page receives it."""
+
+
+_MOST_RUNS = 256
+"""Of how many runs by hand the steps are counted, those that did something last."""
 
 
 class Tracer:
@@ -41,8 +45,11 @@ class Tracer:
         allowed: Sequence[str] = (),
         began: datetime | None = None,
         above: Sequence[str] = (),
+        is_of_run: bool = False,
     ) -> None:
         self._context = context
+        self.is_of_run = is_of_run
+        """Whether this is a workflow's run that no agent deliberates by: what its nodes do is published, not kept."""
         self._about = {"agent_run_id": agent_run_id, "profile_id": profile_id, "conversation_id": conversation_id}
         self.agent_run_id = agent_run_id
         self.profile_id = profile_id
@@ -58,6 +65,30 @@ class Tracer:
         self._unwritten: list[AgentTrace] = []
         self._seq = seq
         self.step = 0
+        self._iteration: int | None = None
+        self._has_asked = False
+        self.nodes_speak = True
+        """Whether the nodes of a deliberation say what the agent says while it comes; else its interface does."""
+
+    def begin_step(self) -> None:
+        """Begin a deliberation, or the next iteration of a loop in one."""
+        self.step += 1
+        self._iteration, self._has_asked = 0, False
+        self.say("thinking", f"Step {self.step}: thinking")
+
+    def reach(self, iteration: int | None) -> None:
+        """Note that a node of an agent runs, in an iteration of a loop, from 0, or in none: each is a step."""
+        if self.step == 0 or (iteration is not None and iteration != self._iteration):
+            self.begin_step()
+            self._iteration = iteration or 0
+
+    def ask(self, iteration: int | None) -> None:
+        """Note that a model is asked: once in each step."""
+        self.reach(iteration)
+        if self._has_asked:
+            self.begin_step()
+            self._iteration = iteration or 0
+        self._has_asked = True
 
     def say(self, kind: TraceKind, text: str, **data: JsonValue) -> None:
         """Publish one step, to be kept with the run; long texts are cut."""
@@ -67,7 +98,8 @@ class Tracer:
         trace = AgentTrace.construct(
             **self._about, step=self.step, seq=self._seq, at=at, kind=kind, text=text, data=data
         )
-        self._unwritten.append(trace)
+        if not self.is_of_run:
+            self._unwritten.append(trace)
         self._context.events.publish_all([(EVENT, trace.to_json())])
 
     def fragment(self, text: str, **data: JsonValue) -> None:
@@ -99,6 +131,33 @@ def tracer_of(context: PluginContext, call: CallContext) -> Tracer | None:
     """Return the tracer of the agent whose deliberation the call belongs to."""
     tracers = context.own(State).tracers
     return tracers.get(call.id) or tracers.get(call.parent_id or "")
+
+
+def tracer_for(node: NodeContext) -> Tracer:
+    """Return the tracer of the agent whose deliberation a node belongs to, or else that of the node's run; the node has
+    reached its step."""
+    found = tracer_of(node.plugin, node.call) or _of_run(node.plugin, node.run_id)
+    found.reach(node.iteration)
+    return found
+
+
+def asks_model(context: PluginContext, call: CallContext, iteration: int | None) -> None:
+    """Note that a node of a run asks a model."""
+    found = tracer_of(context, call)
+    if found is None and call.run_id is not None:
+        found = _of_run(context, call.run_id)
+    if found is not None:
+        found.ask(iteration)
+
+
+def _of_run(context: PluginContext, run_id: str) -> Tracer:
+    runs = context.own(State).runs
+    if (found := runs.pop(run_id, None)) is None:
+        found = Tracer(context, run_id, "", "", is_of_run=True)
+    runs[run_id] = found
+    if len(runs) > _MOST_RUNS:
+        del runs[next(iter(runs))]
+    return found
 
 
 def agent_of(context: PluginContext, call: CallContext) -> Tracer | None:

@@ -59,6 +59,7 @@ class AgentBench:
         """Let a model say something from now on; return it, with what it is asked."""
         model = stub_llm.MODELS[name]
         model.say, model.asked, model.gate, model.pieces, model.chunks, model.void = say, [], None, 7, 50, ""
+        model.pause = 0.0
         return model
 
     def answers(self, *answers: LlmResponse | Exception, name: str = "m") -> Model:

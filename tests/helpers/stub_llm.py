@@ -62,8 +62,8 @@ Say = Callable[[LlmRequest], Said | Awaitable[Said]]
 @dataclass
 class Model:
     """What a model says, and what it was asked. `pieces` is how many characters a chunk has, and `chunks` how many
-    there are at most; `gate`, where there is one, must be open before it answers; `void` is streamed first, and taken
-    back."""
+    there are at most, with a `pause` of some seconds after each; `gate`, where there is one, must be open before it
+    answers; `void` is streamed first, and taken back."""
 
     say: Say
     asked: list[LlmRequest] = field(default_factory=list)
@@ -71,6 +71,7 @@ class Model:
     chunks: int = 50
     gate: asyncio.Event | None = None
     void: str = ""
+    pause: float = 0.0
 
 
 MODELS: dict[str, Model] = {}
@@ -108,6 +109,8 @@ class ToldAdapter:
         pieces = max(self._model.pieces, len(answer.text) // self._model.chunks)
         for start in range(0, len(answer.text), pieces):
             yield LlmChunk(text=answer.text[start : start + pieces])
+            if self._model.pause:
+                await asyncio.sleep(self._model.pause)
         yield LlmChunk(response=answer)
 
     async def close(self) -> None:

@@ -34,5 +34,10 @@ class CallAccounts(ServiceInterface, name="callAccounts"):
     async def end(self, number: int, result: ToolResult, *, call: CallContext | None = None) -> None:
         """Enter the result of a call."""
 
+    @acts("callAccounts:keep", _KEEP)
+    async def model_asked(self, iteration: int | None = None, *, call: CallContext | None = None) -> None:
+        """Note that a node asks a model, in an iteration of a loop or in none: it is a step of the agent's run that it
+        belongs to, or else of the workflow's."""
+
 
 CALL_ACCOUNTS = ServiceKey(CallAccounts)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, TypedDict
 
 from tavern_agents.inventory import chosen_tools, tools_text
-from tavern_agents.tracing import tracer_of
+from tavern_agents.tracing import tracer_for, tracer_of
 from tavern_host import Config, NodeContext, Slot, node
 from tavern_tools.api.tools import TOOL_MANAGER
 
@@ -37,6 +37,7 @@ async def available_tools(
     """Give the tools that were chosen. In the deliberation of an agent, they are among those of its inventory."""
     manager = context.plugin.services.get(TOOL_MANAGER)
     tracer = tracer_of(context.plugin, context.call)
+    tracer_for(context)
     if tracer is None:
         ids = await chosen_tools(manager, tools or [], None)
     else:

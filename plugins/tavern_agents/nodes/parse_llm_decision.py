@@ -6,10 +6,10 @@ from typing import Annotated, Any, TypedDict
 from tavern_agents.answers import read_answer
 from tavern_agents.decision import Decision, add_native, read_text
 from tavern_agents.inventory import chosen_tools
-from tavern_agents.tracing import tracer_of
+from tavern_agents.tracing import Tracer, tracer_for, tracer_of
 from tavern_host import InvalidInput, NodeContext, Slot, node
 from tavern_llm.api.llm import LlmChunk, LlmResponse
-from tavern_tools.api.tools import TOOL_MANAGER
+from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 
 
 class DecisionParts(TypedDict, total=False):
@@ -53,23 +53,26 @@ async def parse_llm_decision(
 ) -> AsyncIterator[DecisionParts]:
     """Give the text while it comes, and the calls as soon as all is there. Raises `InvalidInput` for no answer."""
     manager = context.plugin.services.get(TOOL_MANAGER)
-    tracer = tracer_of(context.plugin, context.call)
+    tracer, steps = tracer_of(context.plugin, context.call), tracer_for(context)
+    speaks = tracer is not None and tracer.nodes_speak
     answer = _Answer(response)
     while True:
         decision = Decision()
         async for text in read_text(manager, answer.texts(chunks), decision, tool_ids or []):
-            if tracer is not None:
-                tracer.fragment(text)
+            if speaks:
+                steps.fragment(text)
             yield {"text_stream": text}
         if answer.restarted is None:
             break
-        if tracer is not None:
-            tracer.fragment("", restarted=answer.restarted)
+        if speaks:
+            steps.fragment("", restarted=answer.restarted)
         yield {"text_stream": f"\n\n[{answer.restarted}]\n\n"}
     whole = answer.whole()
     allowed = None if tracer is None else tracer.allowed
     ids = tool_ids or (await chosen_tools(manager, [], allowed) if whole.tool_calls else [])
     await add_native(manager, decision, whole.tool_calls, ids, whole.finish_reason)
+    if tracer is None or (decision.calls and context.iteration is not None):
+        await _say(steps, decision, manager)
     yield {
         "llm_text_output": whole.text,
         "tool_call_requests": [call.to_json() for call in decision.calls],
@@ -77,6 +80,14 @@ async def parse_llm_decision(
         "response": whole.model_dump(mode="json"),
         "warnings": [*decision.warnings, *decision.unusable.values()],
     }
+
+
+async def _say(steps: Tracer, decision: Decision, manager: ToolManager) -> None:
+    """Say what was decided, where no loop of the host does: in a run by hand, and in a loop that is drawn."""
+    if decision.text:
+        steps.say("thought", decision.text)
+    for call, arguments in zip(decision.calls, await manager.masked(decision.calls), strict=True):
+        steps.say("tool_call", f"Calls {call.tool_id}", toolId=call.tool_id, index=call.index, arguments=arguments)
 
 
 class _Answer:

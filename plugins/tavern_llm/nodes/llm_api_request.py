@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
+from tavern_agents.api.callaccounts import CALL_ACCOUNTS
 from tavern_host import NodeContext, Slot, node
 from tavern_llm.api.llm import LLM, LlmRequest, LlmResponse, Transcript
 from tavern_llm.messages import read_messages, read_tools
@@ -75,6 +76,8 @@ async def llm_api_request(
         parameters=parameters or {},
     )
     request = asked.model_copy(update={"messages": read_messages(messages, system_prompt)})
+    if context.plugin.services.has(CALL_ACCOUNTS):
+        await context.plugin.services.get(CALL_ACCOUNTS).model_asked(context.iteration, call=context.call)
     chunks = context.plugin.services.get(LLM).stream(request, call=context.call)
     try:
         async for chunk in chunks:

@@ -320,3 +320,25 @@ def reporting_to(report: Report | None) -> Iterator[None]:
 def current_report() -> Report | None:
     """Return to whom the call of a tool reports that this code is run for, if to anybody."""
     return _report.get()
+
+
+TakePiece = Callable[[JsonValue], None]
+"""Takes a piece of what a streaming tool gives. It never waits."""
+
+_take_piece: ContextVar[TakePiece | None] = ContextVar("who takes the pieces of what tools give", default=None)
+
+
+@contextlib.contextmanager
+def passing_pieces_to(take: TakePiece) -> Iterator[None]:
+    """Have the streaming tools that are called in this block, in this process, pass on what they give piece by piece;
+    their results have all of it too."""
+    token = _take_piece.set(take)
+    try:
+        yield
+    finally:
+        _take_piece.reset(token)
+
+
+def current_taker() -> TakePiece | None:
+    """Return who takes the pieces of the tool that this code is run for, if anybody does."""
+    return _take_piece.get()

@@ -19,13 +19,13 @@ from tavern_host.contracts.executions import RunRequest, RunStatus
 from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow, WorkflowEdge, WorkflowNode
 from tavern_host.sdk.time_limits import until_given_up
-from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, ToolOutput, ToolScope, current_report
+from tavern_tools.api.toolcalls import ContentPart, ToolErrorType, ToolOutput, ToolScope, current_report, current_taker
 from tavern_tools.builtin.project_folder import read
 from tavern_tools.calls.call import Call, Output
 from tavern_tools.calls.script_tools import output_of_script, run_script
 from tavern_tools.calls.streams import Streams
 from tavern_tools.calls.workflow_progress import run_reporting
-from tavern_tools.calls.workflow_streams import workflow_stream
+from tavern_tools.calls.workflow_streams import run_passing_on, workflow_stream
 from tavern_tools.catalog.failures import ToolFailure, failure_of
 from tavern_tools.catalog.permissions import service_and_method
 from tavern_tools.catalog.project_paths import read_path
@@ -159,8 +159,10 @@ class Runners:
         return base64.b64encode(data).decode()
 
     async def _finished(self, tool: Tool, request: RunRequest, call: CallContext) -> Output:
-        report = current_report()
-        if report is None:
+        report, take = current_report(), current_taker()
+        if take is not None and tool.streams:
+            run = await run_passing_on(self._context, request, call, tool.streams, take)
+        elif report is None:
             run = await self._context.services.get(EXECUTION_ENGINE).run(request, call=call)
         else:
             run = await run_reporting(self._context, request, call, report)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from typing import Any
 
 from pydantic import JsonValue
 
 from tavern_engine.api.executions import EXECUTION_ENGINE
+from tavern_engine.api.yields import INTERFACE_YIELD, interface_items, items_of
 from tavern_host.context import PluginContext
-from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.calls import CallContext, new_id
 from tavern_host.contracts.errors import ErrorInfo, TavernError
 from tavern_host.contracts.events import Event, Gap
-from tavern_host.contracts.executions import RunRequest, RunStatus
-from tavern_tools.api.toolcalls import ToolErrorType
+from tavern_host.contracts.executions import Run, RunRequest, RunStatus
+from tavern_tools.api.toolcalls import TakePiece, ToolErrorType
 from tavern_tools.catalog.failures import ToolFailure, failure_of
 
-_ITEMS, _STATUS = "WORKFLOW_INTERFACE_YIELD", "EXECUTION_STATUS_UPDATE"
+_STATUS = "EXECUTION_STATUS_UPDATE"
 _BACKLOG = 100_000
 """How many messages, of all runs, wait while the stream is not read; then some are lost and the stream breaks off."""
 
@@ -32,7 +34,7 @@ async def workflow_stream(
     off, or items were lost since they were read too slowly; and what the engine raises for a run that it refuses.
     """
     engine = context.services.get(EXECUTION_ENGINE)
-    watching = context.events.subscribe(_ITEMS, _STATUS, limit=_BACKLOG)
+    watching = context.events.subscribe(INTERFACE_YIELD, _STATUS, limit=_BACKLOG)
     run_id: str | None = None
     has_ended = False
     broken: str | None = None
@@ -54,7 +56,7 @@ async def workflow_stream(
             if key not in keys:
                 continue
             broken = broken or _error(event)
-            for item in _items(event):
+            for item in items_of(event.payload):
                 yield item if len(keys) == 1 else {"output": key, "item": item}
         if not has_ended:
             raise ToolFailure(ToolErrorType.INTERRUPTED, "the host stops, or unloads the plugin", runId=run_id)
@@ -64,6 +66,25 @@ async def workflow_stream(
         if run_id is not None and not has_ended:
             with suppress(TavernError):  # it has ended just now, or all runs are being ended
                 await engine.interrupt(run_id, call=call)
+
+
+async def run_passing_on(
+    context: PluginContext, request: RunRequest, call: CallContext, keys: Collection[str], take: TakePiece
+) -> Run:
+    """Run a workflow as `ExecutionEngine.run` does, and pass on what comes by the interface outputs `keys`."""
+    watching = context.events.subscribe(INTERFACE_YIELD, limit=_BACKLOG)
+    call = call.model_copy(update={"idempotency_key": new_id("pieces")})  # the run's id is known by it
+
+    async def follow() -> None:
+        async for item in interface_items(watching, call.id_of("run"), keys):
+            take(item)
+
+    following = asyncio.create_task(follow(), name="pass on pieces of a tool's output")
+    try:
+        return await context.services.get(EXECUTION_ENGINE).run(request, call=call)
+    finally:
+        await watching.close()
+        await asyncio.wait([following])
 
 
 async def _require_success(context: PluginContext, run_id: str, broken: str | None) -> None:
@@ -84,17 +105,3 @@ def _error(event: Event) -> str | None:
     if event.payload.get("isLastChunk") is True and isinstance(content, dict) and content.get("type") == "error_chunk":
         return str(content.get("content"))
     return None
-
-
-def _items(event: Event) -> Iterator[JsonValue]:
-    """Yield the items that a message brings; the one that tells of an end brings none."""
-    content: Any = event.payload.get("yieldedContent")
-    if event.payload.get("isLastChunk") is True or not isinstance(content, dict):
-        return
-    kind, inner = content.get("type"), content.get("content")
-    if kind == "custom" and len(content) == 3 and isinstance(inner, list) and content.get("count") == len(inner):
-        yield from inner
-    elif kind in ("custom", "text_chunk") and len(content) == 2:
-        yield inner
-    else:
-        yield content
