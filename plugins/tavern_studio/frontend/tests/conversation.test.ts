@@ -15,3 +15,16 @@ test("a step that comes twice or late counts once, in its place", () => {
   const all = joinTraces([step(4, "reply"), step(2, "tool_call")], [step(3, "observation"), step(2, "tool_call")]);
   expect(all.map((one) => one.seq)).toEqual([2, 3, 4]);
 });
+
+test("calls that nodes of a drawn loop make are shown with their results", () => {
+  const parts = partsOf([
+    step(1, "thinking"),
+    step(2, "tool_running"),
+    step(3, "tool_output", "noon"),
+    step(4, "thinking"),
+    step(5, "tool_call"),
+    step(6, "tool_running"),
+    step(7, "tool_output", "one"),
+  ]);
+  expect(parts.map((part) => part.kind === "call" && part.call.result)).toEqual(["noon", "one"]);
+});

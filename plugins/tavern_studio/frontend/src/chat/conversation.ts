@@ -302,9 +302,17 @@ export function partsOf(trace: Trace[], fragment = ""): Part[] {
         parts.push({ kind: "call", call: made });
         break;
       }
+      case "tool_running": // of an answer's call it was said before; others are made by nodes, and by what was called
+        if (!call) {
+          const made: Call = { place: `${step.seq}`, toolId, arguments: data.arguments, state: "running", result: "" };
+          open.push(made);
+          parts.push({ kind: "call", call: made });
+        }
+        break;
       case "awaiting_approval":
         if (call) Object.assign(call, { state: "waiting", taskId: String(data.taskId ?? "") });
         break;
+      case "tool_output":
       case "observation":
         if (call) Object.assign(call, { state: data.status === "done" ? "done" : "failed", result: step.text });
         break;

@@ -73,6 +73,7 @@ export function rowsOfTrace(trace: Trace[], model: (step: number) => string): Ti
     if (one.kind === "awaiting_approval") for (const { row } of mine.slice(0, 1)) split(row, "approval", at, end);
     if (one.kind === "tool_running")
       for (const { row } of mine.slice(0, 1)) if (row.spans.at(-1)!.kind === "approval") split(row, "tool", at, end);
+    if (one.kind === "tool_output") settle(at, mine.slice(0, 1));
     if (one.kind === "observation") settle(at, data.toolId === undefined ? open : mine.slice(0, 1));
   }
   return rows;

@@ -34,6 +34,7 @@ export interface NodeRun {
   error?: Schemas["ErrorInfo"];
 }
 
+const MOST_STEPS = 400;
 const INTERFACE = "__WORKFLOW_INTERFACE_OUTPUTS__";
 
 /** The run that a workflow's canvas shows: started here or elsewhere, followed by events. */
@@ -44,6 +45,8 @@ export class Running {
   readonly outputs = shallowRef<Record<string, unknown>>({});
   readonly streams = shallowReactive<Record<string, string>>({});
   readonly nodes = shallowReactive(new Map<string, NodeRun>());
+  /** What its agent nodes did while it was followed: the latest steps. */
+  readonly trace = shallowRef<Schemas["AgentTrace"][]>([]);
   /** The document that is run, where this page knows it. */
   readonly ran = shallowRef<WorkflowDocument>();
   /** A run of this workflow that was begun elsewhere, and is not the one that is shown. */
@@ -59,7 +62,7 @@ export class Running {
   private frame = 0;
 
   constructor(private readonly workflowId: string) {
-    const types = ["EXECUTION_STATUS_UPDATE", "NODE_*", "WORKFLOW_INTERFACE_YIELD"];
+    const types = ["EXECUTION_STATUS_UPDATE", "NODE_*", "WORKFLOW_INTERFACE_YIELD", "AGENT_TRACE"];
     this.stops = [listen(types, (message) => this.onMessage(message)), onMissed(() => this.missed())];
   }
 
@@ -129,7 +132,7 @@ export class Running {
     if (this.asking !== mine) return; // another run is shown by now
     this.asking = undefined;
     this.runId.value = runId;
-    const early = this.early.filter((message) => message.payload.promptId === this.runId.value);
+    const early = this.early.filter((message) => runOf(message) === this.runId.value);
     this.early = [];
     early.forEach((message) => this.apply(message));
     if (this.isUnwanted) await this.interrupt();
@@ -170,6 +173,7 @@ export class Running {
     this.outputs.value = {};
     for (const key of Object.keys(this.streams)) delete this.streams[key];
     this.nodes.clear();
+    this.trace.value = [];
     this.early = [];
     this.pending = [];
     this.asking = undefined;
@@ -228,7 +232,7 @@ export class Running {
       this.early.push(message); // the run may be through before its id has arrived
       return;
     }
-    if (message.payload.promptId !== this.runId.value || this.runId.value === undefined) {
+    if (runOf(message) !== this.runId.value || this.runId.value === undefined) {
       if (message.type === "EXECUTION_STATUS_UPDATE")
         void this.look(String(message.payload.promptId), String(message.payload.status));
       return;
@@ -276,6 +280,9 @@ export class Running {
       case "NODE_YIELD":
         this.append(id, String(payload.outputKey), payload.yieldedContent);
         break;
+      case "AGENT_TRACE":
+        this.trace.value = [...this.trace.value, payload as unknown as Schemas["AgentTrace"]].slice(-MOST_STEPS);
+        break;
       case "WORKFLOW_INTERFACE_YIELD": {
         const key = String(payload.interfaceOutputKey);
         this.streams[key] = joined(this.streams[key], payload.yieldedContent);
@@ -305,6 +312,8 @@ const endOf = (payload: Message["payload"]) => ({
   given: !!payload.given,
   remote: remoteOf(payload),
 });
+/** The run that a message is about: steps of agent nodes name it as that of an agent. */
+const runOf = ({ payload }: Message) => payload.promptId ?? payload.agentRunId;
 const remoteOf = (payload: Message["payload"]) => payload.remote as NodeRun["remote"];
 
 /** A document in the form of a request: what is drawn is run, saved or not. */
