@@ -7,7 +7,7 @@ The calls that its answers ask for are entered by the loop, with the message tha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -19,14 +19,19 @@ from tavern_agents.conversation import BROKEN_OFF, Conversation
 from tavern_agents.feedback import MIN_OBSERVATION
 from tavern_agents.replay.player import Player
 from tavern_agents.rows import InnerCall, Kept
+from tavern_agents.started_tasks import StartedTasks
 from tavern_agents.store import AgentStore
 from tavern_agents.tracing import Tracer, asks_model
 from tavern_agents.watch import used_up
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import TavernError
+from tavern_llm.api.llm import ChatMessage
 from tavern_tools.api.toolcalls import TaskStatus, ToolCallRequest, ToolErrorType, ToolResult, ToolScope
 from tavern_tools.api.tools import TOOL_MANAGER
+
+_WAIT = 60.0
+"""Seconds after which a question is looked at again; that it was answered is known at once."""
 
 _MOST_TOLD = 1_000
 """Of how many calls between two steps of a run the trace tells."""
@@ -43,6 +48,12 @@ class Run(Protocol):
     conversation: Conversation
     trace: Tracer
     player: Player | None
+
+    async def waits_for(self, task_id: str, request: ToolCallRequest) -> None:
+        """Note that a call waits for a person."""
+
+    def waits_no_more(self, task_id: str) -> None:
+        """Note that a call was decided about."""
 
     def count_calls(self, count: int) -> None:
         """Add calls to what the run used."""
@@ -63,6 +74,7 @@ class CallAccount:
         self._at_work: dict[int, InnerCall] = {}
         self._numbers = itertools.count(1)
         self._told = 0
+        self._started = StartedTasks()
         self.over: str | None = None
         self.has_made = False
         """Whether a call was entered here, beside those of the loop."""
@@ -81,6 +93,7 @@ class CallAccount:
         """Take calls meanwhile."""
         accounts = self._run.context.own(State).accounts
         accounts[self._run.run.id] = self
+        self._started.read(self._run.conversation)
         try:
             yield
         finally:
@@ -116,10 +129,15 @@ class CallAccount:
         lines = [one.text for one in await self._tools.feedback([], results, limit=MIN_OBSERVATION)]
         return [f"{BROKEN_OFF}: these calls of yours were made already:\n" + "\n".join(lines)]
 
-    def end_step(self) -> list[InnerCall]:
-        """End a step; return the calls that were made in it."""
+    def end_step(self, results: Iterable[ToolResult] = ()) -> list[InnerCall]:
+        """End a step, in which calls of an answer had `results`; return the calls that were made in it besides."""
+        self._started.add([*results, *(one.result for one in self._made if one.result is not None)])
         made, self._made, self._unclaimed, self._told = self._made, [], [], 0
         return made
+
+    async def ended_tasks(self) -> list[ChatMessage]:
+        """Return what the agent has to know of the tasks that it started, and that have ended since."""
+        return [] if self._run.player is not None else await self._started.ended(self._tools, self._run.call)
 
     # --- calls --------------------------------------------------------------------------------------------
 
@@ -156,24 +174,45 @@ class CallAccount:
                 run.count_calls(-(known is None))
             raise
         if known is not None:
-            known = known.model_copy(update=request.about)
+            known = (await self._answered(made, known)).model_copy(update=request.about)
             await self._tell_result(request, known)
             return CallEntry(result=known)
         self._at_work[number := next(self._numbers)] = made
         return CallEntry(number=number, scope=self.scope)
 
-    async def end(self, number: int, result: ToolResult) -> None:
-        """Enter the result of a call; see `CallAccounts`."""
+    async def end(self, number: int, result: ToolResult) -> ToolResult:
+        """Enter the result of a call, and return what came of it; see `CallAccounts`."""
         if (made := self._at_work.pop(number, None)) is None:
-            return
+            return result
         if result.status == "awaiting_approval":
             made.task = result.task_id
+            result = await self._answered(made, result)
         else:
             made.result = result
         if self._run.player is not None:
             self._run.player.came(made)
         await self._tell_result(made.request, result)
         await self._keep(made)
+        return result
+
+    async def _answered(self, made: InnerCall, result: ToolResult) -> ToolResult:
+        """Return what came of a question that the deliberation asks itself, once somebody has answered; other results
+        as they are. What is called by an answer has a time limit, and does not wait."""
+        run = self._run
+        if self._own or result.status != "awaiting_approval" or result.task_id is None:
+            return result
+        task = await self._tools.task(result.task_id, call=run.call)
+        if task.approval is None or task.approval.question is None:
+            return result
+        await self._keep(made)
+        try:
+            await run.waits_for(task.id, made.request)
+            while not task.status.is_final:
+                task = await self._tools.task(task.id, wait=_WAIT, call=run.call)
+        finally:
+            run.waits_no_more(task.id)
+        made.result = result_of(made.request, task)
+        return made.result
 
     async def _tell_result(self, request: ToolCallRequest, result: ToolResult) -> None:
         if self._told < _MOST_TOLD:
@@ -222,10 +261,10 @@ class Accounts(CallAccounts):
         account = _account_of(self._context, call)
         return None if account is None or call is None else await account.begin(request, call)
 
-    async def end(self, number: int, result: ToolResult, *, call: CallContext | None = None) -> None:
+    async def end(self, number: int, result: ToolResult, *, call: CallContext | None = None) -> ToolResult:
         """Enter the result of a call."""
-        if (account := _account_of(self._context, call)) is not None:
-            await account.end(number, result)
+        account = _account_of(self._context, call)
+        return result if account is None else await account.end(number, result)
 
     async def model_asked(self, iteration: int | None = None, *, call: CallContext | None = None) -> None:
         """Note that a node asks a model."""

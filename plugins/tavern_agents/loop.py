@@ -156,6 +156,7 @@ class AgentLoop:
             self.trace.say("resumed", "Resumed")
         number, messages = await self.store.inbox(self.run.id) if self.has_mail else (0, [])
         self.has_mail = False
+        messages = [*await self.account.ended_tasks(), *messages]
         if messages:
             self._cycles = CycleWatch(self.limits.repeats)
             await self.write(messages=messages, heard=number)
@@ -213,15 +214,14 @@ class AgentLoop:
         groups = await execution.groups()
         begun = [place for block in (groups or [[]])[0] for place in block]
         self.count_calls(len(begun))
-        kept = await self.write(messages=[answer.message()], begun=begun)
-        execution.message = kept[-1].seq
+        execution.message = (await self.write(messages=[answer.message()], begun=begun))[-1].seq
         await execution.carry_out(groups)
         await self._observe_all(execution, decision)
 
     async def _observe_all(self, execution: CallExecution, decision: Decision) -> None:
         messages = await execution.messages(self._observe_result)
         self.results = None if self.results is None else [*self.results, *execution.in_order]
-        self.account.end_step()
+        self.account.end_step(execution.in_order)
         circle = self._cycles.add(decision.calls, list(execution.results.values()))
         if circle is not None and not self._cycles.was_nudged:
             self._cycles.was_nudged = True

@@ -31,8 +31,8 @@ class CallAccounts(ServiceInterface, name="callAccounts"):
         """Enter a call that is about to be made. None for one that has no account here, or is in it already."""
 
     @acts("callAccounts:keep", _KEEP)
-    async def end(self, number: int, result: ToolResult, *, call: CallContext | None = None) -> None:
-        """Enter the result of a call."""
+    async def end(self, number: int, result: ToolResult, *, call: CallContext | None = None) -> ToolResult:
+        """Enter the result of a call; return it, or, of a question to a person, what came of that once it is known."""
 
     @acts("callAccounts:keep", _KEEP)
     async def model_asked(self, iteration: int | None = None, *, call: CallContext | None = None) -> None:

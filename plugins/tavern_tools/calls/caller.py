@@ -88,8 +88,7 @@ class Caller:
             if entry.result is not None:
                 return entry.result
             result = await self._tried(request, scope, context, entry.scope)
-            await accounts.end(entry.number, result, call=context)
-            return result
+            return await accounts.end(entry.number, result, call=context)
         except TavernError as error:  # the account cannot be written
             return failed(request, failure_of(error.info))
 
