@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 from collections.abc import Awaitable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from helpers.survival import say
 from helpers.tavern_project import Tavern
 from helpers.waiting import until
 
+import tavern_demo
 from tavern_agents.api.memory import MemoryChange
 from tavern_llm.api.llm import ChatMessage, LlmRequest
 from tavern_worlds.api.scenes import SCENE_MANAGER
@@ -64,6 +66,45 @@ async def work(folder: Path) -> None:
         path = bench.project.root / "marks"
         await until(lambda: path.exists() and set(path.read_text().split()) >= MARKS)
         await until(lambda: len(model.asked) == len(STAGES) + 1)
+        say(runs)
+        await asyncio.Event().wait()
+
+
+# --- agents that ask people ---------------------------------------------------------------------------
+
+ASK = "system:request_user_interaction"
+QUESTIONS = {
+    "text": {"question": "Who?"},
+    "choice": {"question": "Which?", "choices": ["tea", "ale"]},
+    "form": {"question": "Where?", "schema": {"properties": {"city": {"type": "string"}}, "required": ["city"]}},
+    "late": {"question": "Now?", "seconds": 2},
+    "drawn": {"question": "How?"},
+}
+"""What the agent asks of whom the name of a question is said to; the last one in a loop that is drawn."""
+
+
+def prepare_questions(project: Tavern) -> None:
+    """Write the agents that ask."""
+    sample = Path(tavern_demo.__file__).parent / "sample" / "workflows"
+    shutil.copytree(sample, project.root / "workflows", dirs_exist_ok=True)
+    project.profile(tool_ids_inventory=[ASK])
+    drawn = "agents/deliberation-with-loop"
+    project.write("agents/drawn.json", agent("drawn", ASK, core_deliberation_workflow_id=drawn))
+
+
+async def ask_people(folder: Path) -> None:
+    """Let agents ask, say their runs, and wait for ever."""
+
+    def answer(request: LlmRequest) -> Said:
+        [name] = [one.content for one in request.messages if one.content in QUESTIONS]
+        return said("", (ASK, QUESTIONS[name]))
+
+    async with agent_bench(folder, prepare_questions, serving=True, settings=ROOM) as bench:
+        bench.model(answer)
+        agents = {name: "drawn" if name == "drawn" else "keeper" for name in QUESTIONS}
+        runs = {name: (await bench.start(name, agent=who, conversation_id=name)).id for name, who in agents.items()}
+        for run_id in runs.values():
+            await bench.reached(await bench.runtime.get_run(run_id), lambda one: one.approvals)
         say(runs)
         await asyncio.Event().wait()
 
