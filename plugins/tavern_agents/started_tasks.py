@@ -1,4 +1,4 @@
-"""What became of the asynchronous tools that an agent started: it reads of each end once, in its next turn."""
+"""The ends of asynchronous tools that an agent started: it reads of each once, in its next turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deliberation gives by a stream of its interface, said while it comes, whoever drew the workflow.
+"""What a deliberation gives by a stream of its interface, said while it comes, in whatever way it is drawn.
 
 Where that stream is the text of `core:ParseLlmDecision`, or there is none, that node says it.
 """

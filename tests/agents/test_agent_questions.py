@@ -84,6 +84,8 @@ async def test_an_agent_asks_and_reads_what_was_answered(bench: AgentBench) -> N
     assert (step.text, step.data["question"]["kind"]) == ("Asks: Which one?", "file")  # type: ignore[index,call-overload]
     entries = await bench.host.services.get(AUDIT).tail(100, call=operator_call())
     [entry] = [one for one in entries if one.subject == task.id and one.action == "toolApproval.approved"]
+    assert task.approval is not None
+    assert (task.approval.expires_at - task.approval.requested_at).total_seconds() == 3600
     assert (str(entry.actor), entry.details["arguments"]["answer"]) == ("user:operator", "notes/a.txt")  # type: ignore[index,call-overload]
 
 

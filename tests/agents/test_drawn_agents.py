@@ -69,6 +69,17 @@ SHAPES: dict[str, dict[str, Any]] = {
         ),
         "live",
     ),
+    # the first shape within a group
+    "grouped": streaming(
+        function(
+            "grouped",
+            {"group": {"type": "core:NodeGroup", "configValues": {"referencedWorkflowId": "raw"}}},
+            *("in.messages > group.messages", "group.response > out.response", "group.text_stream > out.text_stream"),
+            takes=TAKES,
+            gives={"response": "OBJECT", "text_stream": "STRING"},
+        ),
+        "text_stream",
+    ),
     # a first model plans, and its calls are read; a second one answers
     "planned": streaming(
         function(
@@ -111,6 +122,7 @@ async def test_the_answer_of_each_shape_comes_piece_by_piece(bench: AgentBench) 
         ("raw", [calls, said(LONG)], 2),
         ("direct", [calls, said(LONG)], 2),
         ("named", [written("action", CALL), said(LONG)], 2),
+        ("grouped", [calls, said(LONG)], 2),
         ("planned", [said("I plan. " * 9), said(LONG)], 2),
         ("deliberation", [written("native", CALL), said(LONG)], 2),
         ("deliberation-with-loop", [calls, written("native", CALL), said(LONG)], 3),
@@ -155,6 +167,7 @@ async def test_a_run_by_hand_tells_its_steps_too(bench: AgentBench) -> None:
         ("raw", [said(LONG)], ["1 thinking"]),
         ("direct", [said(LONG)], ["1 thinking"]),
         ("named", [said(LONG)], ["1 thinking"]),
+        ("grouped", [said(LONG)], ["1 thinking"]),
         ("planned", [said("I plan."), said(LONG)], ["1 thinking", "1 thought", "2 thinking"]),
         ("agents/deliberation", [said(LONG)], ["1 thinking", "1 thought"]),
         (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helpers.waiting import let_pass
 from tavern_host.contracts.calls import CallContext
 from tavern_llm.api.llm import ChatMessage, LlmChunk, LlmRequest, LlmResponse, LlmToolCall, LlmUsage
 
@@ -110,7 +111,7 @@ class ToldAdapter:
         for start in range(0, len(answer.text), pieces):
             yield LlmChunk(text=answer.text[start : start + pieces])
             if self._model.pause:
-                await asyncio.sleep(self._model.pause)
+                await let_pass(self._model.pause)
         yield LlmChunk(response=answer)
 
     async def close(self) -> None:

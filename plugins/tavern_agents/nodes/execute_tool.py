@@ -1,7 +1,8 @@
 """The node `core:ExecuteTool`: carries out calls of tools."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Annotated, Any, TypedDict
 
 from tavern_agents.answers import read_answer
@@ -66,24 +67,12 @@ async def execute_tool(
     if is_told:
         for request, arguments in zip(requests, await manager.masked(requests), strict=True):
             steps.say("tool_running", f"Calls {request.tool_id}", toolId=request.tool_id, arguments=arguments)
-    results: list[ToolResult] = []
-    if requests:
-        pieces = _Pieces()
-
-        async def make() -> list[ToolResult]:
-            with passing_pieces_to(pieces.take):
-                return await manager.call_all(requests, scope=scope, call=context.call)
-
-        making = asyncio.create_task(make(), name="carry out calls")
-        making.add_done_callback(pieces.end)
-        try:
-            async for piece in pieces:
-                yield {"stream": piece}
-            results = await making
-        finally:
-            if not making.done():
-                making.cancel()
-                await asyncio.wait([making])
+    calls = _Calls()
+    making = calls.made(lambda: manager.call_all(requests, scope=scope, call=context.call), requests)
+    async with aclosing(making) as pieces:
+        async for piece in pieces:
+            yield {"stream": piece}
+    results = calls.results
     answers = await manager.feedback(requests, results, limit=limit_for(len(requests)))
     if is_told:
         for answer, result in zip(answers, results, strict=False):
@@ -101,21 +90,33 @@ async def execute_tool(
     }
 
 
-class _Pieces:
-    """What streaming tools give, until all calls have ended."""
+class _Calls:
+    """Calls while they are made, with what streaming tools among them give."""
 
     def __init__(self) -> None:
-        self._queue = asyncio.Queue[tuple[Any] | None]()
+        self.results: list[ToolResult] = []
+        self._pieces = asyncio.Queue[tuple[Any] | None]()
 
-    def take(self, piece: Any) -> None:
-        self._queue.put_nowait((piece,))
+    async def made(
+        self, call: Callable[[], Awaitable[list[ToolResult]]], requests: list[ToolCallRequest]
+    ) -> AsyncGenerator[Any, None]:
+        """Make the calls, and yield each piece as it comes."""
+        if not requests:
+            return
+        making = asyncio.create_task(self._make(call), name="carry out calls")
+        making.add_done_callback(lambda _: self._pieces.put_nowait(None))
+        try:
+            while (piece := await self._pieces.get()) is not None:
+                yield piece[0]
+            self.results = await making
+        finally:
+            if not making.done():
+                making.cancel()
+                await asyncio.wait([making])
 
-    def end(self, _: object) -> None:
-        self._queue.put_nowait(None)
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        while (found := await self._queue.get()) is not None:
-            yield found[0]
+    async def _make(self, call: Callable[[], Awaitable[list[ToolResult]]]) -> list[ToolResult]:
+        with passing_pieces_to(lambda piece: self._pieces.put_nowait((piece,))):
+            return await call()
 
 
 def _read(value: Any) -> list[ToolCallRequest]:

@@ -60,7 +60,8 @@ async def test_questions_survive_a_kill_and_are_answered_over_the_socket(tmp_pat
 def test_a_person_at_a_terminal_is_asked_and_answers(tavern: Tavern, tmp_path: Path) -> None:
     picture = tmp_path / "title.txt"
     picture.write_text("a title")
-    form = '{"properties": {"city": {"type": "string", "title": "City"}, "copies": {"type": "integer"}}, "required": ["city"]}'
+    fields = {"city": {"type": "string", "title": "City"}, "copies": {"type": "integer"}}
+    form = json.dumps({"properties": fields, "required": ["city"]})
     tavern.profile(tool_ids_inventory=[ASK])
     tavern.replies(
         ({"last_contains": "title.txt"}, "All is said."),

@@ -43,7 +43,8 @@ def prepare(project: Path) -> None:
     document["tool_ids_inventory"].append("system:request_user_interaction")
     profile.write_text(json.dumps(document))
     marks = ["newsletter, please", "The Harbour", "Short and factual", '"News", "Recipe"', "Ghent", "title.png"]
-    replies = [{"when": {"last_contains": mark}, "reply": call(asked)} for mark, asked in zip(marks, QUESTIONS)]
+    asks = zip(marks, QUESTIONS, strict=False)
+    replies: list[dict[str, Any]] = [{"when": {"last_contains": mark}, "reply": call(asked)} for mark, asked in asks]
     replies.insert(0, {"when": {"last_contains": marks[-1]}, "reply": "All is set. The first issue goes to Ghent."})
     replies.insert(0, {"when": {"last_contains": "declined"}, "reply": "Then I choose a name myself."})
     replies.insert(0, {"when": {"last_contains": "nobody answered"}, "reply": "I went on without an answer."})
