@@ -31,7 +31,7 @@ from tavern_tools.calls.audit import CallAudit, Updates
 from tavern_tools.calls.authority import Authority
 from tavern_tools.calls.call import UNKNOWN, Call, Output, Verdict
 from tavern_tools.calls.limits import Limits
-from tavern_tools.calls.questions import ANSWER, asks_a_person, question_of
+from tavern_tools.calls.questions import ANSWER, question_of
 from tavern_tools.calls.result_cache import ResultCache
 from tavern_tools.calls.results import checked, checked_again, failed, spent, waiting
 from tavern_tools.calls.runners import Runners
@@ -148,9 +148,7 @@ class Caller:
             await self._find(call)
             verdict = await self._authorise(call)
             definition = call.tool.definition
-            if call.progress is None and (
-                verdict.kind == "approve" or definition.is_async or asks_a_person(definition)
-            ):
+            if call.progress is None and (verdict.kind == "approve" or definition.is_async or call.tool.asks_a_person):
                 return await self._park(call, verdict)
             if call.tool.definition.rate_limit is not None:
                 self._limits.check(call)
@@ -202,7 +200,7 @@ class Caller:
             )
             raise ToolFailure(ToolErrorType.PERMISSION_DENIED, message)
         approval, question = None, None
-        if asks_a_person(call.tool.definition):
+        if call.tool.asks_a_person:
             arguments = {name: value for name, value in call.request.arguments.items() if name != ANSWER}
             call.request = call.request.model_copy(update={"arguments": arguments})
             question, verdict = question_of(arguments), self._authority.asking(arguments.get("seconds"))

@@ -13,9 +13,8 @@ from typing import Any, get_args
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from tavern_host.common.redaction import secrecy
+from tavern_host.common.redaction import masked
 from tavern_host.contracts.errors import InvalidInput, NotFound
-from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.storage.confined_fs import confined_folder, open_file
 from tavern_tools.api.projectfiles import PROJECT_FILE
 from tavern_tools.api.toolcalls import QuestionKind, ToolErrorType, ToolQuestion
@@ -28,13 +27,8 @@ ANSWER = "answer"
 MAX_BYTES = 64 * 1024
 """How many bytes a question may have, and an answer, as JSON."""
 
-_SERVICE, _METHOD = "systemTools", "request_user_interaction"
 _MAX_TEXT = 20_000
-
-
-def asks_a_person(tool: ToolDefinition) -> bool:
-    """Return whether each call of a tool is a question to a person."""
-    return tool.implementation.method == _METHOD and tool.implementation.service == _SERVICE
+_VALUE = "any"
 
 
 def question_of(arguments: dict[str, JsonValue]) -> ToolQuestion:
@@ -71,7 +65,7 @@ def _form(schema: Any) -> dict[str, Any]:
         raise _wrong('schema: a form is an object with fields: {"type": "object", "properties": {…}}')
     for name, field in fields.items():
         marked = isinstance(field, dict) and (field.get("writeOnly") is True or field.get("format") == "password")
-        if marked or secrecy(name) == 1:
+        if marked or masked({name: _VALUE}) != {name: _VALUE}:
             raise _wrong(f"schema.properties.{name}: nobody is asked for secrets; they belong into settings")
     return form
 

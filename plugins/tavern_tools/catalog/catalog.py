@@ -78,6 +78,12 @@ class Tool:
         return bound
 
     @cached_property
+    def asks_a_person(self) -> bool:
+        """Whether each call is a question to a person, and waits for the answer."""
+        implementation = self.definition.implementation
+        return (implementation.service, implementation.method) == ("systemTools", "request_user_interaction")
+
+    @cached_property
     def output(self) -> Schema | None:
         """Checks the tool's result, where the tool says what it is."""
         return Schema(self.definition.output) if self.definition.output is not None else None
