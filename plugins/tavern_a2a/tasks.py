@@ -167,7 +167,7 @@ def _status(run: AgentRun, reply: AgentReply | None) -> dict[str, Any]:
     status: dict[str, Any] = {"state": f"TASK_STATE_{state}", "timestamp": _stamp(at)}
     words = run.reason or (reply.error if reply is not None else None)
     if run.status is AgentStatus.WAITING:
-        words = "A person has to approve a call before the agent continues."
+        words = "A person has to approve a call, or to answer a question, before the agent continues."
     if words and run.status is not AgentStatus.REPLY:
         status["message"] = _message(words, run.id, run.conversation_id, "status")
     return status

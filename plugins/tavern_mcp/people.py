@@ -4,11 +4,12 @@ questions, of the called tool and of the agents that work for it."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -35,11 +36,12 @@ _KEYWORDS = ("type", "title", "description", "default", "enum", "minimum", "maxi
 
 @dataclass(eq=False)
 class Attended:
-    """A call that is being made for a client, by the `person` there; `open` are the tasks that wait for them, each with
-    why it is asked about once more."""
+    """A call that is being made for a client, by the `person` there, in the trace `trace_id`; `open` are the tasks that
+    wait for them, each with why it is asked about once more."""
 
     tool_id: str
     person: CallContext
+    trace_id: str
     making: asyncio.Task[ToolResult]
     events: Subscription
     open: list[tuple[str, str]] = field(default_factory=list)
@@ -48,7 +50,7 @@ class Attended:
     async def follow(self) -> None:
         """Notice what waits for a person within the call, until it has ended."""
         async for event in self.events:
-            if isinstance(event, Event) and event.payload.get("traceId") == self.person.trace_id:
+            if isinstance(event, Event) and event.payload.get("traceId") == self.trace_id:
                 self.open.append((str(event.payload["taskId"]), ""))
                 self.news.set()
 
@@ -67,12 +69,15 @@ class People:
         """Return what a call gave, or what a client has to ask first, where it comes back with that."""
         events = self._context.events.subscribe(_EVENT)
         making = asyncio.ensure_future(_awaited(work))
-        attended = Attended(tool_id, person, making, events)
+        attended = Attended(tool_id, person, person.trace_id, making, events)
         following = self._context.tasks.spawn(attended.follow(), name="follow what waits for an MCP client's person")
 
         async def close() -> None:
-            await asyncio.wait([making])
-            await events.close()
+            try:
+                await asyncio.wait([making])
+            finally:
+                making.cancel()  # the plugin is being unloaded
+                await events.close()
             await asyncio.wait([following])
 
         self._context.tasks.spawn(close(), name="the end of an MCP client's call")
@@ -86,6 +91,7 @@ class People:
         if held is None or (held.tool_id, held.person.principal) != (tool_id, person.principal):
             return None
         del self._held[state]
+        held.person = person  # of the request of now
         if held.open:
             await self._take(held, said)
         return await self._asking(ctx, held)
@@ -139,24 +145,19 @@ class People:
             await self.decide(task, said, attended.person)
         except InvalidInput as error:
             attended.open.insert(0, (task_id, error.message))
-        except Conflict:  # somebody else was quicker, or its time was over
-            pass
 
     async def decide(self, task: ToolTask, said: object, person: CallContext) -> None:
-        """Decide by what a person said: a question is answered, and else only a yes approves."""
+        """Decide by what a person said, unless somebody else was quicker or its time is over: a question is answered,
+        and else only a yes approves."""
         content: Any = said.content or {} if isinstance(said, types.ElicitResult) and said.action == "accept" else None
         question = None if task.approval is None else task.approval.question
         arguments: dict[str, JsonValue] | None = None
         is_yes = content is not None and (question is not None or content.get(_APPROVE) is True)
         if is_yes and question is not None:
             arguments = {_ANSWER: content if _is_plain(question) else _answer(question, content.get(_ANSWER))}
-        await self._tools.decide(
-            task.id,
-            "approve" if is_yes else "refuse",
-            arguments=arguments,
-            comment="by the MCP client",
-            call=person,
-        )
+        decision: Literal["approve", "refuse"] = "approve" if is_yes else "refuse"
+        with contextlib.suppress(Conflict):
+            await self._tools.decide(task.id, decision, arguments=arguments, comment="by the MCP client", call=person)
 
 
 async def _awaited(work: Awaitable[ToolResult]) -> ToolResult:

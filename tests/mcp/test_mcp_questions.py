@@ -147,3 +147,12 @@ async def test_what_others_answer_first_counts(site: tuple[AgentBench, HttpClien
                     assert text(await one.call_tool("agent_keeper", {"message": "Go."})) == "Done."
                 [run, *_] = await bench.runtime.runs()
                 assert "the page" in (await bench.trace(run.id, "observation"))[0].text
+
+                async def before() -> dict[str, str]:
+                    [task] = await bench.waiting()
+                    await bench.tools.decide(task.id, "approve", arguments={"answer": "the page"})
+                    return {"answer": "the client"}
+
+                async with client(web, mode, Person(before)) as one:
+                    result = await one.call_tool("system_request_user_interaction", {"question": "Who?"})
+                assert text(result) == '{"answer": "the page"}'
