@@ -593,7 +593,7 @@ _ASKED_FOR_NOTHING = {
         "panelManager": "get check show preview save delete",
         "sceneManager": "create start stop say publish read_world update_world get_run wait",
         "scriptTools": "execute_python_script execute_nodejs_script",
-        "systemTools": "stream_read task_status task_result task_cancel",
+        "systemTools": "stream_read task_status task_result task_cancel request_user_interaction",
         "triggerManager": "get enable disable delete fire times",
         "toolManager": "read_stream task cancel_task decide",
         "workflowManager": "move delete save_draft discard_draft name_revision",

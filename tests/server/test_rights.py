@@ -100,7 +100,7 @@ TABLE = {
         POST /api/panels | POST /api/panels-preview | PUT /api/panels/{id} | DELETE /api/panels/{id}
         POST /api/panels/{id}/elements/{element}/runs | POST /api/panels/{id}/elements/{element}/messages
         POST /api/panels/{id}/runs/{run}/stop
-        /ws/PROMPT_REQUEST | /ws/INTERRUPT_REQUEST | /ws/button_click
+        /ws/PROMPT_REQUEST | /ws/INTERRUPT_REQUEST | /ws/APPROVAL_DECISION | /ws/button_click
         """,
     "operate": """
         POST /api/plugins/reload | POST /api/plugins/{name}/reload | POST /api/nodes/reload
