@@ -83,8 +83,8 @@ async def test_the_hosts_own_tools_are_complete(bench: Any) -> None:
     assert bench.host.plugin("tavern-tools").problems == []
     own = {tool.id: tool for tool in await bench.tools.list_tools() if tool.plugin == "tavern-tools"}
     system = [
-        *("describe_tool", "get_current_time", "list_tools", "stream_read", "task_cancel", "task_result"),
-        "task_status",
+        *("describe_tool", "get_current_time", "list_tools", "request_user_interaction", "stream_read", "task_cancel"),
+        *("task_result", "task_status"),
     ]
     files = ["AppendFile", "ApplyEdit", "DeleteFile", "ListFiles", "ReadFile", "WriteFile"]
     assert list(own) == [*(f"FileOperator.{name}" for name in files), *(f"system:{name}" for name in system)]
