@@ -22,6 +22,7 @@ from tavern_tools.api.toolcalls import ToolCallRequest, ToolScope, ToolTask
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ASK = "system:request_user_interaction"
+PLATFORM = "RequestUserInteractionTool"
 FORM: dict[str, Any] = {
     "properties": {"city": {"type": "string", "title": "City"}, "copies": {"type": "integer", "minimum": 1}},
     "required": ["city"],
@@ -147,6 +148,10 @@ async def test_what_cannot_be_asked_is_refused_at_once(bench: AgentBench) -> Non
     await bench.tools.cancel_task(task.id, call=call)
     [native] = await bench.tools.native_schemas([ASK])
     assert '"answer"' not in json.dumps(native) and "- answer" not in await bench.tools.describe([ASK])
+    # the platform's name for the tool means the same
+    found = await bench.tools.call(request.model_copy(update={"tool_id": PLATFORM}), call=operator_call())
+    assert found.status == "awaiting_approval"
+    await bench.tools.cancel_task(found.task_id or "", call=operator_call())
     # a user who asks is not asked in silence: they wait, too
     found = await bench.tools.call(request, call=operator_call())
     assert found.status == "awaiting_approval"

@@ -87,7 +87,8 @@ async def test_the_hosts_own_tools_are_complete(bench: Any) -> None:
         *("task_result", "task_status"),
     ]
     files = ["AppendFile", "ApplyEdit", "DeleteFile", "ListFiles", "ReadFile", "WriteFile"]
-    assert list(own) == [*(f"FileOperator.{name}" for name in files), *(f"system:{name}" for name in system)]
+    asks = "RequestUserInteractionTool"  # the platform's name for it
+    assert list(own) == [*(f"FileOperator.{name}" for name in files), asks, *(f"system:{name}" for name in system)]
     for tool in own.values():
         assert tool.unavailable is None
         assert tool.description

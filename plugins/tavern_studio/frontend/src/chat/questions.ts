@@ -1,7 +1,7 @@
 import { inLine } from "../kit/values/seen";
 
-/** The tool by which an agent asks a person. */
-export const ASK = "system:request_user_interaction";
+/** The tool by which an agent asks a person, and the platform's name for it. */
+export const ASKS = new Set(["system:request_user_interaction", "RequestUserInteractionTool"]);
 
 /** What came of a question, by what its agent reads of it: the answer, or why there is none. */
 export function answerOf(result: string): { answer?: unknown; why?: "nobody" | "declined" } {
