@@ -6,6 +6,7 @@ The calls that its answers ask for are entered by the loop, with the message tha
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -199,7 +200,8 @@ class CallAccount:
         """Return what came of a question that the deliberation asks itself, once somebody has answered; other results
         as they are. What is called by an answer has a time limit, and does not wait."""
         run = self._run
-        if self._own or result.status != "awaiting_approval" or result.task_id is None:
+        is_played = run.player is not None
+        if self._own or is_played or result.status != "awaiting_approval" or result.task_id is None:
             return result
         task = await self._tools.task(result.task_id, call=run.call)
         if task.approval is None or task.approval.question is None:
@@ -209,6 +211,10 @@ class CallAccount:
             await run.waits_for(task.id, made.request)
             while not task.status.is_final:
                 task = await self._tools.task(task.id, wait=_WAIT, call=run.call)
+        except asyncio.CancelledError:
+            if not run.context.is_stopping():  # nobody waits for it any more; else the next host does
+                await asyncio.shield(self._tools.cancel_task(task.id, call=run.call))
+            raise
         finally:
             run.waits_no_more(task.id)
         made.result = result_of(made.request, task)

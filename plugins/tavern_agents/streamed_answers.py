@@ -16,7 +16,7 @@ from tavern_engine.api.nodes import NODE_MANAGER
 from tavern_engine.api.yields import INTERFACE_YIELD, interface_items
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext, new_id
-from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.workflows import Workflow
 from tavern_tools.api.tools import TOOL_MANAGER
 from tavern_workflows.api.dataflow import GROUP_REFERENCE
@@ -94,6 +94,8 @@ async def speaking(run: Speaker, call: CallContext) -> AsyncIterator[CallContext
         finally:
             await events.close()
             await asyncio.wait([saying])
+            if not saying.cancelled() and (error := saying.exception()) is not None:
+                run.context.log.warning("an answer could not be read while it came: %s", describe(error))
 
 
 async def _say(run: Speaker, texts: AsyncIterator[str], tool_ids: Sequence[str]) -> None:

@@ -13,10 +13,10 @@ from helpers.tavern_project import Tavern
 from helpers.workflow_documents import function
 
 import tavern_demo
-from tavern_agents.api.agents import AgentStatus
+from tavern_agents.api.agents import AgentLimits, AgentStatus
 from tavern_host.contracts.calls import operator_call
 from tavern_llm.api.llm import LlmRequest
-from tests.agents.agent_bench import AgentBench, agent, tool
+from tests.agents.agent_bench import AgentBench, agent, agent_bench, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -125,3 +125,28 @@ async def test_a_tool_that_asks_while_it_runs_gets_the_task(bench: AgentBench) -
     assert (reply.text, reply.tool_results[0].structured) == ("I look later.", "awaiting_approval")
     [task] = await bench.waiting()
     await bench.tools.cancel_task(task.id)
+
+
+async def test_a_question_of_a_drawn_loop_ends_with_its_seconds(bench: AgentBench) -> None:
+    bench.answers(said("", (ASK, QUESTION)))
+    reply = await bench.run(agent="drawn", limits=AgentLimits(seconds=5))
+    assert reply.outcome == "error" and "deadline" in str(reply.error)
+    [task, *_] = await bench.tools.tasks()
+    assert task.status == "cancelled"
+
+
+async def test_a_question_of_a_drawn_loop_waits_for_the_next_host(tmp_path: Path) -> None:
+    async with agent_bench(tmp_path, prepare, serving=True) as bench:
+        bench.answers(said("", (ASK, QUESTION)))
+        run = await bench.start(agent="drawn")
+        await bench.reached(run, lambda one: one.approvals)
+
+    def say(request: LlmRequest) -> Any:
+        return said("Hello, Ada.") if "Ada" in request.messages[-1].content else said("", (ASK, QUESTION))
+
+    async with agent_bench(tmp_path, prepare, say, serving=True) as bench:
+        [task] = await bench.waiting()
+        await bench.reached(run, lambda one: one.approvals)
+        await bench.tools.decide(task.id, "approve", arguments={"answer": "Ada"}, call=operator_call())
+        assert (await bench.ended(run)).text == "Hello, Ada."
+        assert len(await bench.tools.tasks()) == 1
