@@ -26,8 +26,9 @@ TABLE = {
     "read": """
         GET / | GET /sandbox | GET /ws | /ws/SUBSCRIBE | GET /metrics | GET /api/figures | GET /plugins/{name}/{path:.+}
         GET /api/figures/history
-        GET /api/openapi.json | GET /api/docs | GET /docs | GET /api/config | GET /api/permissions | GET /api/why/{subject}
-        GET /api/plugins | GET /api/plugins/{name} | GET /api/plugins/{name}/settings | GET /api/packages
+        GET /api/openapi.json | GET /api/docs | GET /docs | GET /api/config | GET /api/permissions
+        GET /api/why/{subject} | GET /api/plugins | GET /api/plugins/{name} | GET /api/plugins/{name}/settings
+        GET /api/packages
         GET /api/projects | GET /api/projects/{projectId} | GET /api/blobs/{hash}
         GET /api/me | PUT /api/me/password | POST /api/logout | POST /api/logout/everywhere
         GET /api/tokens | POST /api/tokens | DELETE /api/tokens/{id} | GET /api/members
