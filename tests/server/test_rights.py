@@ -108,7 +108,8 @@ TABLE = {
         POST /api/commands/{name}
         GET /api/packages/index
         POST /api/models | PUT /api/models/default | DELETE /api/models/{name}
-        POST /api/packages | POST /api/packages/{name}/upgrade | POST /api/packages/{name}/rollback | DELETE /api/packages/{name}
+        POST /api/packages | POST /api/packages/{name}/upgrade | POST /api/packages/{name}/rollback
+        DELETE /api/packages/{name}
         POST /api/plugins/{name}/grant | POST /api/plugins/{name}/revoke
         POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state | PUT /api/plugins/{name}/placement
         POST /api/settings-patches | POST /api/settings-patches/undo
