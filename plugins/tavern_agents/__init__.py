@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tavern_agents.runtime import Runtime
     from tavern_agents.store import AgentStore
     from tavern_agents.tracing import Tracer
+    from tavern_devtools.api.checks import CheckedPlugin, Finding
 
 _LATER = 0.3
 """Seconds after the start, in which the host can answer for the first time."""
@@ -132,6 +133,14 @@ async def _runtime(context: PluginContext) -> Runtime | None:
 async def tavern_shutdown(context: PluginContext) -> None:
     """Leave active runs to the next host, and close the store."""
     await context.own(State).close()
+
+
+@hookimpl
+async def tavern_check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
+    """Say what is wrong with a plugin's agents."""
+    from tavern_agents.plugin_check import check_plugin
+
+    return await check_plugin(plugin, context)
 
 
 @hookimpl

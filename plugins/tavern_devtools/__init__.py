@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter, hookimpl
+import asyncio
+
+from tavern_host import CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl
+from tavern_host.contracts.plugins import all_started
+
+_LATER = 2.0
+"""Seconds after the start, in which the host can answer for the first time."""
+
+
+@hookimpl
+def tavern_register_services() -> list[ServiceInfo]:
+    """Offer `pluginChecks`."""
+    return [ServiceInfo(service="pluginChecks", handler="tavern_devtools.checks:Checks")]
+
+
+@hookimpl
+async def tavern_startup(context: PluginContext) -> None:
+    """Check the plugins of a host that serves."""
+    if context.serving:
+        context.tasks.spawn(_follow(context), name="check plugins")
+
+
+async def _follow(context: PluginContext) -> None:
+    await asyncio.sleep(_LATER)
+    await all_started(context.services)
+    from tavern_devtools.checks import follow
+
+    await follow(context)
 
 
 @hookimpl

@@ -59,8 +59,7 @@ async def check(arguments: dict[str, Any], context: PluginContext) -> AsyncItera
                     )
                     report = await inspection.by_import()
                 else:
-                    report = inspection.by_manifest()
-                report = report.with_notes(await inspection.notes())
+                    report = await inspection.by_manifest()
             reports.append(report)
             wrong += len(report.problems)
             for output in _outputs(report, is_wheel=candidate.is_wheel):

@@ -20,14 +20,16 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
+from tavern_devtools.api.checks import PLUGIN_CHECKS, CheckedPlugin, Finding
 from tavern_devtools.rules import OF_THE_HOST, findings
-from tavern_devtools.rules.subject import Finding, Project, Subject
+from tavern_devtools.rules.subject import Project, Subject
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
 from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState
 from tavern_host.contracts.reviews import ReviewNote
-from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import Model
+from tavern_host.plugins.manifest import entry_folders, read_manifest
+from tavern_host.storage.yaml_file import InvalidFile
 
 MAX_FILES = 20_000
 MAX_BYTES = 200 << 20
@@ -209,22 +211,21 @@ class Inspection:
         name, source = self._name, self._source
         return next(info for info in host.plugins() if info.source == source and name in (None, info.name))
 
-    async def notes(self) -> list[ReviewNote]:
-        """Return the notes that first-party plugins add to the review of the plugin, by its files; the policy of the
-        host that it will be used in is not known."""
-        if self._host is None:
-            return []
-        return await self._host.notes(self._info(self._host), self._new_host(third_party=False), judged=False)
-
-    def by_manifest(self) -> Report:
-        """Return the host's report on the plugin from its manifest, without an import."""
+    async def by_manifest(self) -> Report:
+        """Return what plugins say of the plugin's files, and the host of its manifest, without an import."""
         if self._host is None:
             name = self._candidate.entry or self._candidate.folder.name
             problems, state = self._candidate.problems, PluginState.INVALID
             return Report(
                 name=name, version="", path=self._candidate.shown, state=state, imported=False, problems=problems
             )
-        return _report(self._candidate, self._info(self._host))
+        info, judge = self._info(self._host), self._new_host(third_party=False)
+        try:
+            await judge.load()
+            findings, notes = await self._judged(judge, info)
+        finally:
+            await judge.stop()
+        return _report(self._candidate, info, findings).with_notes(notes)
 
     async def by_import(self) -> Report:
         """Return the host's report on the plugin once it has imported it and collected its registrations, behind the
@@ -236,22 +237,32 @@ class Inspection:
         with log as logged, contextlib.redirect_stdout(sys.stderr):  # the plugin may print
             try:
                 await host.load()
+                findings, notes = await self._judged(host, self._info(host))
                 if self._info(host).state is PluginState.LOADED:
-                    provides, logged.unavailable = await _provided(host, self._info(host))
+                    provides = await _provided(host, self._info(host))
                 info = self._info(host)
             finally:
                 await host.stop()
-        report = _report(self._candidate, info)
-        known = {str(problem) for problem in report.problems}
+        report = _report(self._candidate, info, findings)
+        known = {str(problem) for problem in [*report.problems, *report.warnings]}
         problems = [Finding(message=line) for line in logged.lines if not any(line in one for one in known)]
-        return report.model_copy(
-            update={
-                "imported": True,
-                "provides": provides,
-                "problems": [*report.problems, *problems],
-                "warnings": [*report.warnings, *logged.unavailable],
-            }
+        changes = {"imported": True, "provides": provides, "problems": [*report.problems, *problems]}
+        return report.model_copy(update=changes).with_notes(notes)
+
+    async def _judged(self, judge: Host, info: PluginInfo) -> tuple[list[Finding], list[ReviewNote]]:
+        """Return what the plugins of a loaded host find wrong with the plugin, and their notes on its review, where the
+        policy of the host that it will be used in is not known."""
+        folder = self._candidate.folder.absolute()
+        checked = CheckedPlugin(
+            name=info.name,
+            root=str(folder),
+            folders=_entry_folders(folder),
+            is_loaded=judge is self._host and info.state is PluginState.LOADED,
         )
+        assert self._host is not None
+        reviewed = self._host.reviewed(info)
+        notes = [] if reviewed is None else await judge.review(reviewed.model_copy(update={"judged": False}))
+        return await judge.services.get(PLUGIN_CHECKS).check(checked), notes
 
 
 @contextlib.contextmanager
@@ -261,20 +272,30 @@ def inspected(candidate: Candidate) -> Iterator[Inspection]:
         yield Inspection(candidate, Path(temporary))
 
 
-async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]], list[Finding]]:
-    """Return the names of what a loaded plugin registers, by kind, and the tools that cannot be called.
+def _entry_folders(folder: Path) -> dict[str, str]:
+    """Return the folders of files that a plugin's manifest names, as far as it can be read, by field."""
+    try:
+        manifest = read_manifest(folder)[0]
+    except InvalidFile as error:
+        manifest = error.rest
+    except OSError:
+        return {}
+    return {key: str(path) for key, path in entry_folders(manifest, folder).items()} if manifest is not None else {}
+
+
+async def _provided(host: Host, info: PluginInfo) -> dict[str, list[str]]:
+    """Return the names of what a loaded plugin registers, by kind.
 
     Asking for them makes the registries read the plugin's files.
     """
     provides = {kind: sorted(names) for kind, names in info.contributions.items()}
-    tools: list[ToolDefinition] = []
     with contextlib.suppress(TavernError):
         nodes = await host.services.get(NODE_MANAGER).list_nodes()
         own = {node.full_type for node in nodes if node.namespace == info.name}
         provides["node"] = sorted({*provides.get("node", ()), *own})
     with contextlib.suppress(TavernError):
-        tools = [tool for tool in await host.services.get(TOOL_MANAGER).list_tools() if tool.plugin == info.name]
-        provides["tool"] = [tool.id for tool in tools]
+        tools = await host.services.get(TOOL_MANAGER).list_tools()
+        provides["tool"] = [tool.id for tool in tools if tool.plugin == info.name]
     asked = host.services.get(TOOL_MANAGER)
     for collecting in (asked.protocols(), asked.expand("{{{}}}", call=host.call()), host.services.get(LLM).models()):
         with contextlib.suppress(TavernError):
@@ -282,12 +303,7 @@ async def _provided(host: Host, info: PluginInfo) -> tuple[dict[str, list[str]],
     with contextlib.suppress(TavernError):
         workflows = await host.services.get(WORKFLOW_MANAGER).list_workflows()
         provides["workflow"] = [w.id for w in workflows if w.source == f"plugin:{info.name}"]
-    lacking = [
-        Finding(message=f"the tool {tool.id} cannot be called here: it {tool.unavailable}", file=tool.source)
-        for tool in tools
-        if tool.unavailable
-    ]
-    return {kind: names for kind, names in provides.items() if names}, lacking
+    return {kind: names for kind, names in provides.items() if names}
 
 
 def _installed_from(folder: Path, host: Host) -> PluginInfo | None:
@@ -296,17 +312,21 @@ def _installed_from(folder: Path, host: Host) -> PluginInfo | None:
     return next((info for info in host.link() if host.folder(info) == folder), None)
 
 
-def _report(candidate: Candidate, info: PluginInfo) -> Report:
+def _report(candidate: Candidate, info: PluginInfo, found: list[Finding]) -> Report:
     permissions = [p.model_copy(update={"granted": p.level == "add"}) for p in info.permissions]
     if candidate.entry is not None:  # installed code is not reviewed file by file
         permissions = [p for p in permissions if not p.name.startswith("code:")]
     subject = Subject(candidate.folder, info, candidate.project)
-    problems, warnings = [*findings(subject, OF_THE_HOST)], list[Finding]()
+    said = {(one.message, _shown(one.file)) for one in found}
+    host = [one for one in findings(subject, OF_THE_HOST) if (one.message, _shown(one.file)) not in said]
+    found = [*host, *found]
     if info.version:  # the manifest could be read: each says the version
-        warnings = [*findings(subject)]
-        if candidate.entry not in (None, info.name):
-            message = f"the entry point is called {candidate.entry!r}, the manifest {info.name!r}"
-            problems.append(Finding(message=message, hint="give both the same name"))
+        found += findings(subject)
+    problems = [one for one in found if one.level == "error"]
+    warnings = [one for one in found if one.level == "warning"]
+    if info.version and candidate.entry not in (None, info.name):
+        message = f"the entry point is called {candidate.entry!r}, the manifest {info.name!r}"
+        problems.append(Finding(rule="wheel", message=message, hint="give both the same name"))
     return Report(
         name=info.name,
         version=info.version,
@@ -319,6 +339,10 @@ def _report(candidate: Candidate, info: PluginInfo) -> Report:
     )
 
 
+def _shown(file: str | None) -> str | None:
+    return file and Path(file).name
+
+
 class _Warnings(logging.Handler):
     """Keeps the lines of warnings that are about one plugin: those that name it or its folder."""
 
@@ -326,7 +350,6 @@ class _Warnings(logging.Handler):
         super().__init__(logging.WARNING)
         self._marks = [f"{folder}/", name]
         self.lines: list[str] = []
-        self.unavailable: list[Finding] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep what is about the plugin; its failures are in its record already."""

@@ -17,6 +17,7 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import all_started
 
 if TYPE_CHECKING:
+    from tavern_devtools.api.checks import CheckedPlugin, Finding
     from tavern_engine.engine import Engine
     from tavern_engine.journal.run_store.store import ProjectRuns
 
@@ -46,6 +47,14 @@ def tavern_register_services() -> list[ServiceInfo]:
         ServiceInfo(service="executionEngine", handler="tavern_engine.engine:Engine"),
         ServiceInfo(service="runStore", handler="tavern_engine.journal.run_store.store:ProjectRuns"),
     ]
+
+
+@hookimpl
+async def tavern_check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
+    """Say what is wrong with a plugin's node types."""
+    from tavern_engine.plugin_check import check_plugin
+
+    return await check_plugin(plugin, context)
 
 
 @hookimpl

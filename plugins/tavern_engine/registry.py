@@ -6,6 +6,8 @@ Originals are kept as plugins registered them; the shown ones went through `tave
 from __future__ import annotations
 
 import asyncio
+import inspect
+import sys
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +20,7 @@ from tavern_host.context import HookResult
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, TavernError, Vetoed, describe
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.nodes import NodeDefinition, NodeRunner
-from tavern_host.contracts.plugins import PluginInfo, withheld
+from tavern_host.contracts.plugins import PluginInfo, Problem, withheld
 
 CORE = "core"
 """The namespace that only first-party plugins may put node types into."""
@@ -68,6 +70,8 @@ class NodeRegistry:
         self.revision: int | None = None
         """Differs whenever the node types do; of those that `types` returned last."""
         self._types: dict[str, NodeType] = {}
+        self.problems: list[tuple[str, Problem]] = []
+        """Why types are not offered, each with its plugin; of those that were collected last."""
 
     async def types(self) -> dict[str, NodeType]:
         """Return all node types; the dict is not changed afterwards."""
@@ -111,6 +115,7 @@ class NodeRegistry:
     async def _collect(self) -> dict[str, NodeType]:
         hooks, owners = self._context.hooks, dict[str, str]()
         found: dict[str, NodeType] = {}
+        self.problems = []
         may_be_core = {info.name for info in await self.plugins() if info.first_party}
         for contribution in await hooks.collect("tavern_register_nodes"):
             plugin = contribution.plugin
@@ -118,6 +123,8 @@ class NodeRegistry:
                 original = item if item.namespace else item.model_copy(update={"namespace": plugin})
                 if original.namespace == CORE and plugin not in may_be_core:
                     self._report_reserved(original, plugin)
+                elif owners.get(original.full_type) == plugin:
+                    self._report_twice(found[original.full_type].original, original, plugin)
                 elif hooks.claim(owners, "node type", original.full_type, plugin):
                     found[original.full_type] = NodeType(original, original, contribution)
         if hooks.implemented("tavern_before_register_node"):
@@ -126,7 +133,18 @@ class NodeRegistry:
 
     def _report_reserved(self, node: NodeDefinition, plugin: str) -> None:
         message = f"the node type {node.full_type} is not offered: the namespace {CORE!r} is reserved for the host"
-        self._context.hooks.report(plugin, message, hint=f"choose another namespace, such as {plugin!r}")
+        self._report(plugin, message, f"choose another namespace, such as {plugin!r}", place_of(node.handler))
+
+    def _report_twice(self, first: NodeDefinition, second: NodeDefinition, plugin: str) -> None:
+        message = f"the node type {first.full_type!r} is registered twice; the first is used"
+        if at := place_of(first.handler):
+            message += f", which is in {at[0]}:{at[1]}"
+        self._report(plugin, message, "give one of them another name, or remove it", place_of(second.handler))
+
+    def _report(self, plugin: str, message: str, hint: str, place: tuple[str, int] | None) -> None:
+        file, line = place or (None, None)
+        self.problems.append((plugin, Problem(message=message, hint=hint, file=file, line=line)))
+        self._context.hooks.report(plugin, message, hint=hint, file=file, line=line)
 
     async def _filtered(self, node: NodeType) -> NodeType | None:
         original = node.original
@@ -137,6 +155,21 @@ class NodeRegistry:
             return None
         kept = {name: getattr(original, name) for name in ("type", "namespace", "handler", "traits")}
         return NodeType(definition.model_copy(update=kept), original, node.contribution)
+
+
+def place_of(handler: str) -> tuple[str, int] | None:
+    """Return the file and line of what `module:name` names, where it is imported here."""
+    module, _, name = handler.partition(":")
+    target: object = sys.modules.get(module)
+    for part in name.split("."):
+        target = getattr(target, part, None)
+    code = getattr(inspect.unwrap(target), "__code__", None) if callable(target) else None
+    if code is not None:
+        return code.co_filename, code.co_firstlineno
+    try:
+        return (inspect.getfile(target), inspect.getsourcelines(target)[1]) if isinstance(target, type) else None
+    except (OSError, TypeError):
+        return None
 
 
 class Nodes(NodeManager):

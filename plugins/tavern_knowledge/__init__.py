@@ -5,13 +5,26 @@ What agents do with what they find is theirs; models that make embeddings belong
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl
+
+if TYPE_CHECKING:
+    from tavern_devtools.api.checks import CheckedPlugin, Finding
 
 
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `knowledgeBase`."""
     return [ServiceInfo(service="knowledgeBase", handler="tavern_knowledge.service:Knowledge")]
+
+
+@hookimpl
+async def tavern_check_plugin(plugin: CheckedPlugin) -> list[Finding]:
+    """Say what is wrong with a plugin's knowledge bases."""
+    from tavern_knowledge.plugin_check import check_plugin
+
+    return await check_plugin(plugin)
 
 
 @hookimpl

@@ -21,6 +21,7 @@ from tavern_host.sdk.decorator import hookimpl
 from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
+    from tavern_devtools.api.checks import CheckedPlugin, Finding
     from tavern_tools.calls.streams import Streams
     from tavern_tools.catalog.registry import Registry
     from tavern_tools.manager import Tools
@@ -102,6 +103,14 @@ async def tavern_review_plugin(plugin: ReviewedPlugin, context: PluginContext) -
     from tavern_tools.catalog.review import review_notes
 
     return await review_notes(plugin, context)
+
+
+@hookimpl
+async def tavern_check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
+    """Say what is wrong with a plugin's tools."""
+    from tavern_tools.catalog.plugin_check import check_plugin
+
+    return await check_plugin(plugin, context, await context.own(State).registry.catalog())
 
 
 @hookimpl

@@ -11,6 +11,7 @@ from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, Serv
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 
 if TYPE_CHECKING:
+    from tavern_devtools.api.checks import CheckedPlugin, Finding
     from tavern_triggers.service import Triggers
 
 
@@ -25,6 +26,14 @@ class State:
 def tavern_register_services() -> list[ServiceInfo]:
     """Return the service `triggerManager`."""
     return [ServiceInfo(service="triggerManager", handler="tavern_triggers.service:Triggers")]
+
+
+@hookimpl
+async def tavern_check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
+    """Say what is wrong with a plugin's triggers."""
+    from tavern_triggers.plugin_check import check_plugin
+
+    return await check_plugin(plugin, context)
 
 
 @hookimpl

@@ -226,10 +226,7 @@ class Triggers(TriggerManager):
         if isinstance(found, str):
             raise InvalidInput(found)
         check(found, await self._kinds.now())
-        if found.workflow is not None:
-            await self._context.services.get(WORKFLOW_MANAGER).get(found.workflow)
-        elif found.agent is not None:
-            await self._context.services.get(AGENT_RUNTIME).get(found.agent)
+        await require_target(self._context, found)
         return found
 
     async def live(self, trigger_id: str) -> KeptTrigger:
@@ -261,3 +258,11 @@ class Triggers(TriggerManager):
                 else:
                     cancelled += await self.store.skip_waiting(kept.id, "all work of this person was stopped")
         return [SettledWork(kind="triggers", stopped=stopped), SettledWork(kind="firings", cancelled=cancelled)]
+
+
+async def require_target(context: PluginContext, trigger: Trigger) -> None:
+    """Raise `NotFound` where the workflow or the agent that a trigger starts is not there."""
+    if trigger.workflow is not None:
+        await context.services.get(WORKFLOW_MANAGER).get(trigger.workflow)
+    elif trigger.agent is not None:
+        await context.services.get(AGENT_RUNTIME).get(trigger.agent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from tavern_host import (
     CommandInfo,
@@ -14,6 +15,9 @@ from tavern_host import (
     TavernError,
     hookimpl,
 )
+
+if TYPE_CHECKING:
+    from tavern_devtools.api.checks import CheckedPlugin, Finding
 
 _LATER = 2.0
 """Seconds after the start, in which the host can answer for the first time."""
@@ -46,6 +50,14 @@ async def _begin(context: PluginContext) -> None:
         from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
         await context.services.get(WORKFLOW_MANAGER).list_workflows()  # makes it, unless another has taken its place
+
+
+@hookimpl
+async def tavern_check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
+    """Say what is wrong with a plugin's workflows."""
+    from tavern_workflows.plugin_check import check_plugin
+
+    return await check_plugin(plugin, context)
 
 
 @hookimpl

@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -16,7 +17,7 @@ from urllib.parse import quote
 
 from tavern_host.cli.log import OnceASecond
 from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandOutput, CommandParameter
-from tavern_host.contracts.errors import InvalidInput, Misconfigured
+from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
 from tavern_host.contracts.reviews import outputs_of, permissions_of
@@ -140,6 +141,8 @@ async def _checked(host: Host) -> list[PluginInfo]:
     """Return the plugins once they were loaded; none is started."""
     try:
         await host.load()
+        with suppress(NotFound):
+            await first_party_part("checks:check_loaded")(host)
         return host.plugins()
     finally:
         await host.stop()

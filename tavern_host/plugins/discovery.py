@@ -120,6 +120,10 @@ def _read(record: Record, *, expected_name: str | None = None) -> Record:
         record.notes = [*notes]
     except InvalidFile as error:
         record.refuse(PluginState.INVALID, *error.problems)
+        record.rest, record.places = error.rest, error.places
+        if record.rest is not None:
+            faults, notes = entry_problems(record.rest, record.root, record.places)
+            record.refuse(PluginState.INVALID, *faults, *notes)
         return record
     except FileNotFoundError:
         return _without_manifest(record)

@@ -150,7 +150,9 @@ def read_manifest(
     """
     label, part = f"{folder.name}/{MANIFEST}", frozenset({"frontend"})
     check, file = partial(own_mistakes, first_party=first_party), folder / MANIFEST
-    manifest, problems, places = read_partly(file, Manifest, label=label, dispensable=part, check=check)
+    manifest, problems, places = read_partly(
+        file, Manifest, label=label, dispensable=part, check=check, defaults={"displayName": "?", "version": "0"}
+    )
     if manifest.frontend is not None and not problems:
         problems = frontend_problems(manifest, folder, places, is_dev=is_dev)
         if problems:

@@ -38,12 +38,13 @@ class Record:
     """What the host knows of one plugin. `module` is None for a folder plugin, which is imported by path; `path` is the
     folder of its own that one was installed in with what it depends on.
 
-    `places` is where everything stands in its manifest. `faults` are what is wrong with its files so that it cannot
-    be loaded, `notes` what costs it no more than a part; `read_at` is when they were read (seconds since 1970),
-    `fingerprint` what they were then. `since` is when it came: when it was first granted, else when its manifest was
-    put there, 0 for what is handed over. `reviewed` is the hash of each file of a folder plugin by its path,
-    `code_hash` that of all of them where there is code. Of an `undecided` one nobody has decided that its code be
-    imported: it was installed with another, or for the host alone.
+    `places` is where everything stands in its manifest; `rest` is the readable part of one that has mistakes.
+    `faults` are what is wrong with its files so that it cannot be loaded, `notes` what costs it no more than a
+    part; `read_at` is when they were read (seconds since 1970), `fingerprint` what they were then. `since` is when
+    it came: when it was first granted, else when its manifest was put there, 0 for what is handed over. `reviewed`
+    is the hash of each file of a folder plugin by its path, `code_hash` that of all of them where there is code. Of
+    an `undecided` one nobody has decided that its code be imported: it was installed with another, or for the host
+    alone.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Record:
     reviewed: Mapping[str, bytes] | None = None
     code_hash: str | None = None
     manifest: Manifest | None = None
+    rest: Manifest | None = None
     places: Places = NOWHERE
     state: PluginState = PluginState.DISCOVERED
     faults: list[Problem] = field(default_factory=list)

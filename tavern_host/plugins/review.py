@@ -75,6 +75,10 @@ class Review:
     ) -> None:
         """Set a record's permissions, its placement, its state, and why it may not be loaded where it may not."""
         manifest = record.manifest
+        if record.rest is not None:  # all mistakes at once, those of the readable part of the file too
+            wrong = asked(record.rest, publishers=publishers, places=record.places)[1]
+            for problem in [*wrong, *_namespace_problems(record, record.rest)]:
+                record.add_problem(problem)
         if manifest is None or record.state is PluginState.INVALID:
             return
         record.state, record.problems = PluginState.DISCOVERED, list(record.notes)

@@ -6,6 +6,8 @@ UTF-8, have duplicate keys, or grow without bound through aliases.
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import re
 import stat
 import typing
@@ -83,12 +85,13 @@ NOWHERE = Places()
 
 
 class InvalidFile(Misconfigured):
-    """A file that cannot be used; `problems` says everything that is wrong with it."""
+    """A file that cannot be used; `problems` says everything that is wrong with it. `rest` is the model of what is
+    right in it, where that makes one, for those who look further; `places` says where it stands."""
 
     code = "invalid_file"
 
-    def __init__(self, path: Path, problems: list[Problem]) -> None:
-        self.problems = problems
+    def __init__(self, path: Path, problems: list[Problem], rest: Any = None, places: Places = NOWHERE) -> None:
+        self.problems, self.rest, self.places = problems, rest, places
         lines = "\n".join(f"  {problem}" for problem in problems)
         super().__init__(f"{path} cannot be used:\n{lines}", problems=[p.to_json() for p in problems])
 
@@ -105,11 +108,13 @@ def read_partly(
     label: str | None = None,
     dispensable: frozenset[str] = frozenset(),
     check: Callable[[M], Iterable[Mistake]] | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> tuple[M, list[Problem], Places]:
     """Return the file as a `model`, the mistakes under its `dispensable` keys, which are read as empty then, and
     where everything in it stands. `label` names the file in messages (default: its path).
 
-    `check` says what is wrong with a model whose parts are right, each as the location and a text. Keys that begin
+    `check` says what is wrong with a model whose parts are right, each as the location and a text; `defaults` stand for
+    keys that a model needs and that are wrong, so that the rest can be checked too. Keys that begin
     with `x-` are left out wherever they stand. Raises as `read_yaml` for all mistakes that are not dispensable.
     """
     reader = _Reader(label or str(path))
@@ -128,16 +133,36 @@ def read_partly(
         else:
             found = [reader.places.problem(*mistake) for mistake in check(value)] if check is not None else []
             if found:
-                raise InvalidFile(path, found)
+                raise InvalidFile(path, found, value, reader.places)
             return value, given_up, reader.places
         extensions = [e["loc"] for e in errors if _is_extension(e)]
         mistakes = [(e["loc"], reader.from_pydantic(e, model)) for e in errors if not _is_extension(e)]
         if any(not location or location[0] not in dispensable for location, _ in mistakes):
-            raise InvalidFile(path, [problem for _, problem in mistakes])
+            problems = [problem for _, problem in mistakes]
+            rest = _rest(model, data, [location for location, _ in mistakes], defaults) if check is not None else None
+            more = [reader.places.problem(*mistake) for mistake in check(rest)] if check is not None and rest else []
+            raise InvalidFile(path, [*problems, *more], rest, reader.places)
         given_up += [problem for _, problem in mistakes]
         for location in extensions:
             _remove(data, location)
         data.update({str(location[0]): {} for location, _ in mistakes})
+
+
+def _rest(
+    model: type[M], data: dict[str, Any], wrong: Iterable[Location], defaults: Mapping[str, Any] | None
+) -> M | None:
+    """Return the model of what is right in a document, or None where that makes none."""
+    rest = copy.deepcopy(data)
+    for location in wrong:
+        inside = next((i for i, part in enumerate(location) if isinstance(part, int)), len(location))
+        place: Any = rest
+        for part in location[: inside - 1]:
+            place = place.get(part) if isinstance(place, dict) else None
+        if isinstance(place, dict) and inside:
+            place.pop(location[inside - 1], None)
+    with contextlib.suppress(ValidationError):
+        return model.model_validate({**(defaults or {}), **rest})
+    return None
 
 
 def _is_extension(error: Any) -> bool:

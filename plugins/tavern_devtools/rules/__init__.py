@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
-from tavern_devtools.rules.subject import Finding, Subject
+from tavern_devtools.api.checks import Finding
+from tavern_devtools.rules.subject import Subject
 from tavern_host.contracts.plugins import Problem
 
 RULES = (
@@ -33,4 +34,8 @@ def findings(subject: Subject, rules: Iterable[str] = RULES) -> Iterator[Finding
     for module in rules:
         check: Callable[[Subject], Iterator[Problem]] = import_module(f"{__name__}.{module}").check
         for problem in check(subject):
-            yield Finding(rule=module.replace("_", "-"), **problem.model_dump())
+            if isinstance(problem, Finding):
+                yield problem
+            else:
+                level = "error" if module in OF_THE_HOST else "warning"
+                yield Finding(rule=module.replace("_", "-"), level=level, **problem.model_dump())

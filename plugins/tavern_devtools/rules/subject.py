@@ -9,20 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tavern_host.contracts.plugins import PluginInfo, PluginState, Problem
+from tavern_host.contracts.plugins import PluginInfo, PluginState
 
 MAX_FILE = 4 << 20
 """The size of the largest file that is read, in bytes."""
 _LEFT_OUT = frozenset({"__pycache__", "node_modules", ".venv", ".git", ".tavern"})
-
-
-class Finding(Problem):
-    """What a rule found, or the host."""
-
-    rule: str | None = None
-
-    def __str__(self) -> str:
-        return f"{super().__str__()} [{self.rule}]" if self.rule else super().__str__()
 
 
 @dataclass(frozen=True)

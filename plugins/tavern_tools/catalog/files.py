@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,15 +118,17 @@ def check(
     paths: Iterable[Path],
     surroundings: Surroundings | None = None,
     unserved: Callable[[ToolDefinition], Iterable[str]] = lambda definition: (),
+    plugin: str | None = None,
 ) -> list[ToolProblem]:
     """Return everything that is wrong with these tool files, and those in these folders, without a host.
 
     Two files with one id and version are a problem of both. With `surroundings`, so are node types, workflows and
-    tools that are not there; `unserved` says which services and scripts are not.
+    tools that are not there; `unserved` says which services and scripts are not. The files are the project's own, or
+    those of a `plugin`.
     """
     problems: list[ToolProblem] = []
     by_name: dict[tuple[str, str], list[ToolDefinition]] = {}
-    files = [read_file(file, None, within=within) for file, within in _tool_files(paths, problems).items()]
+    files = [read_file(file, plugin, within=within) for file, within in _tool_files(paths, problems).items()]
     checked = {definition.id for definition, _ in files if definition is not None}
     for definition, found in files:
         problems += found
@@ -177,7 +180,19 @@ def missing_parts(
 
 
 def _of(definition: ToolDefinition, message: str) -> ToolProblem:
-    return ToolProblem(message=message, file=definition.source)
+    """Return a problem of a file that can be used, with the place of what it names in the file."""
+    try:
+        text = Path(definition.source).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ToolProblem(message=message, file=definition.source)
+    named = [one for one in _VALUE.finditer(text) if one[1] in message or f" {one[1].partition(':')[2]}" in message]
+    at = max(named, key=lambda one: (f"'{one[1]}'" in message, len(one[1]))).start(1) if named else 0
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return ToolProblem(message=message, file=definition.source, line=line, column=column)
+
+
+_VALUE = re.compile(r'(?<=[:\[,\s])"([^"\\]{3,})"(?!\s*:)')
+"""A text in JSON that is no key."""
 
 
 def _unwritable(document: dict[str, Any]) -> list[Finding]:

@@ -22,10 +22,9 @@ from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
 from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 from tavern_tools.calls.script_tools import granted_to_script, without_script
-from tavern_tools.catalog.definitions import dependency
 from tavern_tools.catalog.documentation import describe_tool
 from tavern_tools.catalog.files import SUFFIX, ToolProblem, check
-from tavern_tools.catalog.permissions import service_and_method, service_name
+from tavern_tools.catalog.plugin_check import unserved
 from tavern_tools.requests import arguments_of, tool_filter
 
 _USER_MISTAKES = (ToolErrorType.TOOL_NOT_FOUND, ToolErrorType.PARAMETER_VALIDATION)
@@ -221,14 +220,7 @@ def _facts(tool: ToolDefinition) -> list[str]:
 
 def _unserved(context: PluginContext, loop: asyncio.AbstractEventLoop, definition: ToolDefinition) -> Iterator[str]:
     """Yield what of services and scripts a tool names that is not there. Not on the event loop."""
-    for kind, name in map(dependency, definition.dependencies):
-        if kind == "service" and not context.services.has(service_name(name)):
-            yield f"there is no service {name}"
-    if definition.kind == "service":
-        try:
-            context.services.method(*service_and_method(definition.implementation))
-        except TavernError as error:
-            yield error.message
+    yield from unserved(context, definition)
     if definition.kind == "script" and context.services.has(SCRIPT_EXECUTION):
         owner = next((str(p) for p in Path(definition.source).parents if (p / "plugin.yaml").is_file()), None)
         problem = without_script(context, definition, owner)

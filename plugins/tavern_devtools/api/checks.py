@@ -1,0 +1,69 @@
+"""A plugin that is checked, and what is found wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from pydantic import Field
+
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.plugins import Problem
+from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
+from tavern_host.contracts.wire import Model
+
+
+class CheckedPlugin(Model):
+    """A plugin that is checked: its name, the absolute path of its folder, and by field of its manifest those of the
+    folders of files that it has. One that is not loaded here is judged by these files alone: what its code registers is
+    not known."""
+
+    name: str
+    root: str
+    folders: dict[str, str] = Field(default_factory=dict)
+    is_loaded: bool = False
+
+
+class Finding(Problem):
+    """What is wrong with a plugin, and the rule that says so. An `error` is what the host refuses or never uses; a
+    `warning` is worth a thought."""
+
+    rule: str | None = None
+    level: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} [{self.rule}]" if self.rule else super().__str__()
+
+
+def found_by(rule: str, problems: Iterable[Problem], hint: str | None = None) -> list[Finding]:
+    """Return problems as the findings of a rule; `hint` is for those that say no mend. One with a true `warning`, or of
+    the severity or level `warning`, is a warning."""
+    found = []
+    for one in problems:
+        values = {name: getattr(one, name) for name in Problem.model_fields}
+        is_warning = bool(getattr(one, "warning", False)) or getattr(one, "level", "error") == "warning"
+        values["hint"] = one.hint or hint
+        found.append(Finding(rule=rule, level="warning" if is_warning else "error", **values))
+    return found
+
+
+class PluginFindings(Model):
+    """What was found wrong with one plugin."""
+
+    plugin: str
+    findings: list[Finding] = Field(default_factory=list)
+
+
+class PluginChecks(ServiceInterface, name="pluginChecks"):
+    """What is wrong with plugins, as those say that their contributions are for."""
+
+    @acts("pluginChecks:check", "Have the files of plugins looked at, and see what is wrong in them.")
+    async def check(self, plugin: CheckedPlugin, *, call: CallContext | None = None) -> list[Finding]:
+        """Return everything that is wrong with what a plugin contributes."""
+
+    @acts("pluginChecks:check", "Have the files of plugins looked at, and see what is wrong in them.")
+    async def check_loaded(self, *, call: CallContext | None = None) -> list[PluginFindings]:
+        """Check every loaded plugin that is not first-party, and report the errors against it."""
+
+
+PLUGIN_CHECKS = ServiceKey(PluginChecks)

@@ -1,0 +1,75 @@
+"""The service `pluginChecks`: asks every plugin what is wrong with what another contributes to it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tavern_devtools.api.checks import (
+    PLUGIN_CHECKS,
+    CheckedPlugin,
+    Finding,
+    PluginChecks,
+    PluginFindings,
+)
+from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
+from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.manifest import ENTRY_FILES
+from tavern_host.contracts.plugins import PLUGINS, PluginState
+
+if TYPE_CHECKING:
+    from tavern_host import Host
+
+_IN_USE = (PluginState.LOADED, PluginState.STARTED)
+
+
+class Checks(PluginChecks):
+    """The provider of `pluginChecks`."""
+
+    def __init__(self, context: PluginContext) -> None:
+        self._context = context
+
+    async def check(self, plugin: CheckedPlugin, *, call: CallContext | None = None) -> list[Finding]:
+        """Return what all plugins find wrong, by file and line."""
+        answers = await self._context.hooks.collect("tavern_check_plugin", plugin=plugin)
+        found = [finding for answer in answers for finding in answer.value]
+        return sorted(dict.fromkeys(found), key=lambda one: (one.file or "", one.line or 0, one.column or 0))
+
+    async def check_loaded(self, *, call: CallContext | None = None) -> list[PluginFindings]:
+        """Check third parties' plugins; what is known of one already is not reported a second time."""
+        plugins, kinds = self._context.services.get(PLUGINS), ("plugin", *ENTRY_FILES)
+        folders = {(one.plugin, kind): one.path for kind in kinds for one in await plugins.assets(kind)}
+        found = []
+        for info in await plugins.list_plugins():
+            root = folders.get((info.name, "plugin"))
+            if info.first_party or info.state not in _IN_USE or root is None:
+                continue
+            own = {kind: folders[info.name, kind] for kind in ENTRY_FILES if (info.name, kind) in folders}
+            findings = await self.check(CheckedPlugin(name=info.name, root=root, folders=own, is_loaded=True))
+            known = {(one.message, one.file) for one in (await plugins.get(info.name)).problems}
+            for one in findings:
+                if one.level == "error" and (one.message, one.file) not in known:
+                    place = {"hint": one.hint, "file": one.file, "line": one.line, "column": one.column}
+                    self._context.hooks.report(info.name, one.message, **place)
+            found.append(PluginFindings(plugin=info.name, findings=findings))
+        return found
+
+
+async def check_loaded(host: Host) -> None:
+    """Check the plugins of a host that has loaded them, for `tavern plugins list --check`."""
+    with suppress(TavernError):
+        await host.services.get(PLUGIN_CHECKS).check_loaded()
+
+
+async def follow(context: PluginContext) -> None:
+    """Check plugins now, and whenever they have changed, until cancelled: a host that serves says the same of them as
+    the command does."""
+    changed = context.events.subscribe("PLUGINS_CHANGED")
+    checked: int | None = None
+    while True:
+        if checked != context.hooks.revision:
+            checked = context.hooks.revision
+            with suppress(TavernError):
+                await context.services.get(PLUGIN_CHECKS).check_loaded()
+        await anext(aiter(changed))
