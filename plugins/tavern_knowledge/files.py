@@ -55,6 +55,9 @@ class BaseFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    async def look(self) -> None:
+        """Look where bases are, if that has changed."""
+
     def exclusive(self) -> AbstractContextManager[None]:
         """Keep others that share the files, but not the index, from writing within the block."""
         return nullcontext()

@@ -34,6 +34,7 @@ from tavern_knowledge.api.knowledge import (
     StoredEntry,
     WrittenEntry,
 )
+from tavern_knowledge.brought import LayeredFolder
 from tavern_knowledge.definitions import HEADERS, Definitions
 from tavern_knowledge.embeddings import nearest
 from tavern_knowledge.exchange.documents import read, write
@@ -60,7 +61,8 @@ class Knowledge(KnowledgeBase):
         self._loop = asyncio.get_running_loop()
         folder, private = context.project.folder("knowledge"), context.operator_dir / "knowledge"
         shared = shared_database(context.services, "knowledge", folder, FILES)
-        self._files = BaseFolder(folder) if shared is None else SharedFolder(shared)
+        own = BaseFolder(folder) if shared is None else SharedFolder(shared)
+        self._files = LayeredFolder(own, context)
         self._store = Store(self._files, private, context.log, self._tell)
         self._definitions = Definitions(context, self._store)
 
@@ -254,7 +256,7 @@ class Knowledge(KnowledgeBase):
             description=base.header.description,
             entries=base.entries,
             tags=base.header.tags,
-            file=None if base.id in HEADERS or self._files.is_shared else f"knowledge/{base.id}.json",
+            file=None if base.id in HEADERS else self._files.place(base.id),
             writable="no" if base.problem is not None else rights.writable(base.id, base.header),
             problem=base.problem,
         )

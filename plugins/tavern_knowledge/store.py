@@ -69,6 +69,7 @@ class Store(Entries):
             follows = self._stamps(connection) == self._files.stamps()
             return follows, work(connection) if follows else absent
 
+        await self._files.look()
         found = await self._thread.read(attempt, None)
         if found is None:
             found = not await self._thread.run(self._files.stamps), absent
@@ -199,6 +200,7 @@ class Store(Entries):
                 self._follow(connection)
                 return work(connection)
 
+        await self._files.look()
         return await self._thread.write(alone)
 
     # --- on the thread ----------------------------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 
 from tavern_host import PluginContext
 from tavern_host.context import HookResult
+from tavern_host.contracts.plugins import PLUGINS, PluginAsset
 from tavern_host.storage.file_watch import WatchedFiles
 from tavern_triggers.api.kinds import TriggerKindInfo
 from tavern_triggers.api.triggers import TriggerKind
@@ -17,17 +19,31 @@ class TriggerFiles:
     """The files of triggers, read again when one has changed."""
 
     def __init__(self, context: PluginContext) -> None:
+        self._context = context
         self.folder = context.project.folder("triggers")
         self._watched = WatchedFiles(".json")
-        self._revision = -1
+        self._plugins, self._revision = -1, -1
+        self._brought: list[PluginAsset] = []
         self._found: Found = {}
+        self.plugins: dict[str, str] = {}
+        """The plugin of each trigger that one brings and the project has not, as it was when somebody asked."""
 
     async def now(self) -> Found:
-        """Return the triggers by id; of broken files what is wrong."""
-        revision = await self._watched.revision(str(self.folder))
+        """Return the triggers by id, those of plugins too; of broken files what is wrong."""
+        hooks, services = self._context.hooks, self._context.services
+        if self._plugins != hooks.revision and services.has(PLUGINS):
+            self._plugins, self._revision = hooks.revision, -1
+            self._brought = await services.get(PLUGINS).assets("triggers")
+        folders = [str(self.folder), *(asset.path for asset in self._brought)]
+        revision = await self._watched.revision(*folders)
         if revision != self._revision:
-            self._found = await asyncio.to_thread(read_triggers, self.folder)
-            self._revision = revision
+            found, owners = dict(await asyncio.to_thread(read_triggers, self.folder)), dict[str, str]()
+            for asset in self._brought:
+                for id, trigger in (await asyncio.to_thread(read_triggers, Path(asset.path))).items():
+                    if id not in found or id in owners:
+                        if hooks.claim(owners, "trigger", id, asset.plugin):
+                            found[id] = trigger
+            self._found, self.plugins, self._revision = found, owners, revision
         return self._found
 
 

@@ -15,7 +15,7 @@ from tavern_host.common.redaction import has_mask
 from tavern_host.contracts.accounts import SettledWork, WorkFilter, is_to_settle, require_admitted
 from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.documents import read_model
-from tavern_host.contracts.errors import InvalidInput, NotFound
+from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.events import AUDITED
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.storage.databases import shared_database
@@ -100,6 +100,7 @@ class Triggers(TriggerManager):
         self, id: str, found: Trigger | str, kept: KeptTrigger | None, last: KeptFiring | None, running: int
     ) -> TriggerState:
         about = {"id": id, "running": running, "last": None if last is None else last.shown}
+        about["plugin"] = self._files.plugins.get(id, "")
         if isinstance(found, str):
             return TriggerState.model_validate({**about, "status": "broken", "reason": found})
         about["trigger"] = found
@@ -189,6 +190,9 @@ class Triggers(TriggerManager):
     async def delete(self, trigger_id: str, *, call: CallContext | None = None) -> None:
         """Delete a trigger; see the interface."""
         one_of(await self._files.now(), trigger_id)
+        if (plugin := self._files.plugins.get(trigger_id)) is not None:
+            hint = f"switch it off, or `tavern plugins disable {plugin}`"
+            raise Conflict(f"the trigger {trigger_id!r} comes with the plugin {plugin} and cannot be deleted ({hint})")
         await asyncio.to_thread(functools.partial(path_of(self._files.folder, trigger_id).unlink, missing_ok=True))
         await self.store.delete(trigger_id)
         self._record("trigger.deleted", trigger_id, call)

@@ -114,6 +114,8 @@ ENTRY_FILES: Mapping[str, str] = {
     "tools": "*.tool.json",
     "workflows": "*.json",
     "agents": "*.json",
+    "knowledge": "*.json",
+    "triggers": "*.json",
     "sample": "tavern.yaml",
     "locale": "*.json",
 }
@@ -340,6 +342,8 @@ class Manifest(Model):
     tools: Entry | None = None
     workflows: Entry | None = None
     agents: Entry | None = None
+    knowledge: Entry | None = None
+    triggers: Entry | None = None
     sample: Entry | None = None
     locale: Entry | None = None
     frontend: Frontend | None = None

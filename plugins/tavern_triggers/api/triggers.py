@@ -140,7 +140,8 @@ class TriggerState(Model):
     than was enabled, which keeps it from firing; or `broken`, with what is wrong as the reason.
 
     `by` is whose behalf it fires on: who enabled it. `next` are up to three times to come, of a schedule; `address` is
-    that of a webhook, without its secret; `running` counts firings that have not ended.
+    that of a webhook, without its secret; `running` counts firings that have not ended. `plugin` is the one that it
+    comes with; one that was saved is the project's own.
     """
 
     id: str
@@ -153,6 +154,7 @@ class TriggerState(Model):
     next: list[datetime] = Field(default_factory=list)
     last: Firing | None = None
     address: str = ""
+    plugin: str = ""
 
 
 class EnabledTrigger(TriggerState):
@@ -209,7 +211,7 @@ class TriggerManager(ServiceInterface, name="triggerManager", version=1):
 
     @acts("triggerManager:manage", _MANAGE)
     async def delete(self, trigger_id: str, *, call: CallContext | None = None) -> None:
-        """Delete a trigger with its history. Raises `NotFound`."""
+        """Delete a trigger with its history. Raises `NotFound`, `Conflict` for one that comes with a plugin."""
 
     @acts("triggerManager:manage", _MANAGE)
     async def fire(
