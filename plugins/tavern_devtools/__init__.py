@@ -59,7 +59,12 @@ def tavern_register_commands() -> list[CommandInfo]:
                 CommandParameter(
                     name="path", type="path", help="A plugin's folder, its project's folder, or a wheel.", required=True
                 ),
-                CommandParameter(name="--no-import", type="flag", help="Read the manifest alone."),
+                CommandParameter(name="--no-import", type="flag", help="Read the files, and import no code."),
+                CommandParameter(
+                    name="--format",
+                    help="text, lines for editors (file:line:column: level: message), or sarif for CI.",
+                    default="text",
+                ),
             ],
         ),
     ]

@@ -6,11 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tavern_devtools.api.checks import Finding
+from tavern_devtools.formats import lines, placed, sarif
 from tavern_devtools.inspection import Report, candidates, inspected
 from tavern_devtools.scaffold import Kind, scaffold, write
 from tavern_host import CommandOutput, InvalidInput, PluginContext
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.reviews import outputs_of
+
+FORMATS = ("text", "lines", "sarif")
+"""How `plugins check` shows what it found."""
 
 
 async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -48,22 +53,25 @@ def _folder_for(name: str, path: str | None) -> tuple[str, Path]:
 
 async def check(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Say what the host would say of the plugins at a path, and fail where one has a problem."""
-    wrong = 0
-    reports = []
-    with candidates(Path(arguments["path"])) as found:
+    wrong, form = 0, arguments["format"]
+    if form not in FORMATS:
+        raise InvalidInput(f"--format is {', '.join(FORMATS)}, got {form!r:.80}")
+    found_by_all: list[Finding] = []
+    with candidates(Path(arguments["path"])) as found, inspected(found) as inspection:
+        imports = not arguments["no_import"]
         for candidate in found:
-            with inspected(candidate) as inspection:
-                if inspection.can_be_imported and not arguments["no_import"]:
-                    yield CommandOutput(
-                        kind="progress", text=f"Importing {candidate.folder} to see what it registers …"
-                    )
-                    report = await inspection.by_import()
-                else:
-                    report = await inspection.by_manifest()
-            reports.append(report)
+            if imports and inspection.can_be_imported(candidate):
+                yield CommandOutput(kind="progress", text=f"Importing {candidate.folder} to see what it registers …")
+        reports = await inspection.reports(imports=imports)
+        for candidate, report in zip(found, reports, strict=True):
             wrong += len(report.problems)
-            for output in _outputs(report, is_wheel=candidate.is_wheel):
+            roots = [candidate.project.root] if candidate.project is not None else []
+            found_by_all += [placed(one, candidate.folder, roots) for one in (*report.problems, *report.warnings)]
+            for output in _outputs(report, is_wheel=candidate.is_wheel) if form == "text" else ():
                 yield output
+    shown = [sarif(found_by_all)] if form == "sarif" else lines(found_by_all) if form == "lines" else ()
+    for line in shown:
+        yield CommandOutput(kind="text", text=line)
     yield CommandOutput(kind="result", data={"ok": not wrong, "plugins": [report.to_json() for report in reports]})
     if wrong:
         what = "1 problem" if wrong == 1 else f"{wrong} problems"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import contextlib
 import logging
+import re
 import sys
 import tempfile
 import tomllib
@@ -21,7 +22,7 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from tavern_devtools.api.checks import PLUGIN_CHECKS, CheckedPlugin, Finding
-from tavern_devtools.rules import OF_THE_HOST, findings
+from tavern_devtools.rules import FAULTS, OF_THE_HOST, RULES, findings
 from tavern_devtools.rules.subject import Project, Subject
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
 from tavern_host.contracts.names import near_names
@@ -176,22 +177,23 @@ def _entries(wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> dict[str
 
 
 class Inspection:
-    """One plugin in a host that was made to look at it."""
+    """The plugins of one project, folder or wheel, in a host that was made to look at them."""
 
-    def __init__(self, candidate: Candidate, root: Path) -> None:
-        self._candidate = candidate
-        self._host: Host | None = None
-        self._source = f"dev:{candidate.folder.absolute()}"
-        self._name: str | None = None
+    def __init__(self, found: list[Candidate], root: Path) -> None:
         self._root = root
-        if candidate.problems:
+        self._host: Host | None = None
+        self._found = found
+        usable = [one for one in found if not one.problems]
+        if not usable:
             return
-        installed = _installed_from(candidate.folder, self._new_host())
-        if installed is None:
-            self._host = self._new_host(dev=[candidate.folder], placement="loopback")
-        else:  # with `pip install -e`: the folder is what is installed
-            self._source, self._name = installed.source, installed.name
-            self._host = self._new_host(trust=[installed.name], placement="loopback")
+        plain = self._new_host()
+        plain.link()
+        installed = {folder: info for info in plain.plugins() if (folder := plain.folder(info)) is not None}
+        # With `pip install -e` a folder is what is installed.
+        self._installed = {one.folder: installed.get(one.folder.resolve()) for one in usable}
+        dev = [folder for folder, info in self._installed.items() if info is None]
+        trust = [info.name for info in self._installed.values() if info is not None]
+        self._host = self._new_host(dev=dev, trust=trust, placement="loopback")
         self._host.link()
 
     def _new_host(self, **options: Any) -> Host:
@@ -200,76 +202,77 @@ class Inspection:
         folders = Folders(config=root / "config", state=root / "state", data=root / "data")
         return Host(root / "project", folders=folders, **options)
 
-    @property
-    def can_be_imported(self) -> bool:
-        """Whether the host would import the plugin, going by its manifest. The code of a wheel never is."""
-        if self._host is None or self._candidate.is_wheel:
+    def can_be_imported(self, candidate: Candidate) -> bool:
+        """Whether the host would import a plugin, going by its manifest. The code of a wheel never is."""
+        if candidate.problems or candidate.is_wheel:
             return False
-        return self._info(self._host).state is PluginState.DISCOVERED
+        return self._info(candidate).state is PluginState.DISCOVERED
 
-    def _info(self, host: Host) -> PluginInfo:
-        name, source = self._name, self._source
-        return next(info for info in host.plugins() if info.source == source and name in (None, info.name))
+    def _info(self, candidate: Candidate) -> PluginInfo:
+        assert self._host is not None
+        installed = self._installed[candidate.folder]
+        source = installed.source if installed is not None else f"dev:{candidate.folder.absolute()}"
+        names = (None, installed.name) if installed is not None else (None,)
+        found = (one for one in self._host.plugins() if one.source == source)
+        return next(one for one in found if installed is None or one.name in names)
 
-    async def by_manifest(self) -> Report:
-        """Return what plugins say of the plugin's files, and the host of its manifest, without an import."""
-        if self._host is None:
-            name = self._candidate.entry or self._candidate.folder.name
-            problems, state = self._candidate.problems, PluginState.INVALID
-            return Report(
-                name=name, version="", path=self._candidate.shown, state=state, imported=False, problems=problems
-            )
-        info, judge = self._info(self._host), self._new_host(third_party=False)
-        try:
-            await judge.load()
-            findings, notes = await self._judged(judge, info)
-        finally:
-            await judge.stop()
-        return _report(self._candidate, info, findings).with_notes(notes)
-
-    async def by_import(self) -> Report:
-        """Return the host's report on the plugin once it has imported it and collected its registrations, behind the
-        loopback boundary. Nothing of it is started."""
+    async def reports(self, *, imports: bool) -> list[Report]:
+        """Return what there is to say of each plugin. With `imports` those are imported that the host would import,
+        behind the loopback boundary, so that what they register is known; nothing of them is started."""
         host = self._host
-        assert host is not None
-        provides: dict[str, list[str]] = {}
-        log = _warnings_of(self._candidate.folder, self._info(host).name)
-        with log as logged, contextlib.redirect_stdout(sys.stderr):  # the plugin may print
+        if host is None:
+            return [_without_host(one) for one in self._found]
+        imported = {one.folder for one in self._found if imports and self.can_be_imported(one)}
+        judge = host if imported else self._new_host(third_party=False)
+        with _warnings() as logged, contextlib.redirect_stdout(sys.stderr):  # plugins may print
             try:
-                await host.load()
-                findings, notes = await self._judged(host, self._info(host))
-                if self._info(host).state is PluginState.LOADED:
-                    provides = await _provided(host, self._info(host))
-                info = self._info(host)
+                await judge.load()
+                return [await self._report(one, judge, one.folder in imported, logged) for one in self._found]
             finally:
-                await host.stop()
-        report = _report(self._candidate, info, findings)
+                await judge.stop()
+
+    async def _report(self, candidate: Candidate, judge: Host, was_imported: bool, logged: _Warnings) -> Report:
+        if candidate.problems:
+            return _without_host(candidate)
+        findings, notes = await self._judged(candidate, judge)
+        provides = {}
+        if was_imported and self._info(candidate).state is PluginState.LOADED:
+            provides = await _provided(judge, self._info(candidate))
+        info = self._info(candidate)
+        report = _report(candidate, info, findings)
         known = {str(problem) for problem in [*report.problems, *report.warnings]}
-        problems = [Finding(message=line) for line in logged.lines if not any(line in one for one in known)]
-        changes = {"imported": True, "provides": provides, "problems": [*report.problems, *problems]}
+        lines = logged.of(candidate.folder, info.name) if was_imported else []
+        problems = [Finding(message=line) for line in lines if not any(line in one for one in known)]
+        changes = {"imported": was_imported, "provides": provides, "problems": [*report.problems, *problems]}
         return report.model_copy(update=changes).with_notes(notes)
 
-    async def _judged(self, judge: Host, info: PluginInfo) -> tuple[list[Finding], list[ReviewNote]]:
-        """Return what the plugins of a loaded host find wrong with the plugin, and their notes on its review, where the
+    async def _judged(self, candidate: Candidate, judge: Host) -> tuple[list[Finding], list[ReviewNote]]:
+        """Return what the plugins of a loaded host find wrong with a plugin, and their notes on its review, where the
         policy of the host that it will be used in is not known."""
-        folder = self._candidate.folder.absolute()
+        assert self._host is not None
+        info, folder = self._info(candidate), candidate.folder.absolute()
         checked = CheckedPlugin(
             name=info.name,
             root=str(folder),
             folders=_entry_folders(folder),
             is_loaded=judge is self._host and info.state is PluginState.LOADED,
         )
-        assert self._host is not None
         reviewed = self._host.reviewed(info)
         notes = [] if reviewed is None else await judge.review(reviewed.model_copy(update={"judged": False}))
         return await judge.services.get(PLUGIN_CHECKS).check(checked), notes
 
 
 @contextlib.contextmanager
-def inspected(candidate: Candidate) -> Iterator[Inspection]:
-    """Give a look at a plugin; what it needs of the disk is gone afterwards."""
+def inspected(found: list[Candidate]) -> Iterator[Inspection]:
+    """Give a look at plugins; what it needs of the disk is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="tavern-check-") as temporary:
-        yield Inspection(candidate, Path(temporary))
+        yield Inspection(found, Path(temporary))
+
+
+def _without_host(candidate: Candidate) -> Report:
+    """Return the report on what no host can look at."""
+    name, state = candidate.entry or candidate.folder.name, PluginState.INVALID
+    return Report(name=name, version="", path=candidate.shown, state=state, imported=False, problems=candidate.problems)
 
 
 def _entry_folders(folder: Path) -> dict[str, str]:
@@ -306,12 +309,6 @@ async def _provided(host: Host, info: PluginInfo) -> dict[str, list[str]]:
     return {kind: names for kind, names in provides.items() if names}
 
 
-def _installed_from(folder: Path, host: Host) -> PluginInfo | None:
-    """Return the installed plugin whose code lies in this folder, or None."""
-    folder = folder.resolve()
-    return next((info for info in host.link() if host.folder(info) == folder), None)
-
-
 def _report(candidate: Candidate, info: PluginInfo, found: list[Finding]) -> Report:
     permissions = [p.model_copy(update={"granted": p.level == "add"}) for p in info.permissions]
     if candidate.entry is not None:  # installed code is not reviewed file by file
@@ -321,7 +318,7 @@ def _report(candidate: Candidate, info: PluginInfo, found: list[Finding]) -> Rep
     host = [one for one in findings(subject, OF_THE_HOST) if (one.message, _shown(one.file)) not in said]
     found = [*host, *found]
     if info.version:  # the manifest could be read: each says the version
-        found += findings(subject)
+        found += findings(subject, (*FAULTS, *RULES))
     problems = [one for one in found if one.level == "error"]
     warnings = [one for one in found if one.level == "warning"]
     if info.version and candidate.entry not in (None, info.name):
@@ -344,25 +341,29 @@ def _shown(file: str | None) -> str | None:
 
 
 class _Warnings(logging.Handler):
-    """Keeps the lines of warnings that are about one plugin: those that name it or its folder."""
+    """Keeps the lines of warnings."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._marks = [f"{folder}/", name]
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep what is about the plugin; its failures are in its record already."""
+        """Keep what may be about a plugin; its failures are in its record already."""
         if record.exc_info or record.name == "tavern.plugins":
             return
         lines = [line.strip() for line in record.getMessage().splitlines()]
-        self.lines += [line for line in lines if line not in self.lines and any(mark in line for mark in self._marks)]
+        self.lines += [line for line in lines if line not in self.lines]
+
+    def of(self, folder: Path, name: str) -> list[str]:
+        """Return the lines that name a plugin or its folder."""
+        named = re.compile(rf"{re.escape(str(folder))}/|(?<![\w-]){re.escape(name)}(?![\w-])")
+        return [line for line in self.lines if named.search(line)]
 
 
 @contextlib.contextmanager
-def _warnings_of(folder: Path, name: str) -> Iterator[_Warnings]:
-    """Give the warnings about a plugin that are written into the log, whether the log is shown or not."""
-    logged, logger = _Warnings(folder, name), logging.getLogger("tavern")
+def _warnings() -> Iterator[_Warnings]:
+    """Give the warnings that are written into the log, whether the log is shown or not."""
+    logged, logger = _Warnings(), logging.getLogger("tavern")
     before = logger.handlers, logger.level, logger.propagate
     is_shown = before[1] <= logging.WARNING  # as with `tavern --verbose`
     logger.handlers, logger.propagate = [logged, *(before[0] if is_shown else [])], is_shown and before[2]

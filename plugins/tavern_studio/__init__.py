@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from tavern_host import PluginContext, RouteInfo, hookimpl
+
+if TYPE_CHECKING:
+    from tavern_devtools.api.checks import CheckedPlugin, Finding
 
 
 class State:
@@ -14,6 +18,14 @@ class State:
     def __init__(self, context: PluginContext) -> None:
         self.servers: dict[str, asyncio.Future[str]] = {}
         self.openapi = -1, b""
+
+
+@hookimpl
+async def tavern_check_plugin(plugin: CheckedPlugin) -> list[Finding]:
+    """Say what is wrong with a plugin's front end."""
+    from tavern_studio.plugin_check import check_plugin
+
+    return await check_plugin(plugin)
 
 
 @hookimpl

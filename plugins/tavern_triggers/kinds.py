@@ -40,9 +40,9 @@ class TriggerFiles:
             found, owners = dict(await asyncio.to_thread(read_triggers, self.folder)), dict[str, str]()
             for asset in self._brought:
                 for id, trigger in (await asyncio.to_thread(read_triggers, Path(asset.path))).items():
-                    if id not in found or id in owners:
-                        if hooks.claim(owners, "trigger", id, asset.plugin):
-                            found[id] = trigger
+                    is_free = id not in found or id in owners
+                    if is_free and hooks.claim(owners, "trigger", id, asset.plugin):
+                        found[id] = trigger
             self._found, self.plugins, self._revision = found, owners, revision
         return self._found
 

@@ -25,8 +25,12 @@ RULES = (
     "moved_import",
 )
 """The modules of what is worth a thought."""
+FAULTS = ("stray_hook", "missing_permission", "wheel")
+"""Those of what the host refuses, or never uses, when it is too late to tell."""
 OF_THE_HOST = ("manifest", "hooks")
 """Those of what the host itself says: faults."""
+OF_ROOMS = ("nodes", "tools", "workflows", "agents", "knowledge", "triggers", "front-end")
+"""Those that the plugins have which use what is checked (`tavern_check_plugin`); there is no module for them here."""
 
 
 def findings(subject: Subject, rules: Iterable[str] = RULES) -> Iterator[Finding]:
@@ -37,5 +41,5 @@ def findings(subject: Subject, rules: Iterable[str] = RULES) -> Iterator[Finding
             if isinstance(problem, Finding):
                 yield problem
             else:
-                level = "error" if module in OF_THE_HOST else "warning"
+                level = "warning" if module in RULES else "error"
                 yield Finding(rule=module.replace("_", "-"), level=level, **problem.model_dump())

@@ -1,4 +1,4 @@
-"""Nothing in an `async def` keeps the event loop waiting."""
+"""Nothing in an `async def`, or in a `def` that the host calls on the event loop, keeps it waiting."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _INSTEAD = {
     "urllib.request.urlopen": _CLIENT,
 }
 """What waits, by its full name, with what does not."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_FILTERS = ("tavern_before_", "tavern_after_")
+"""How hooks are called whose `def` implementations are computations, run inline; others have a thread."""
 _INNER = (ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -27,12 +30,18 @@ def check(subject: Subject) -> Iterator[Problem]:
     """Yield the calls that wait where everything else in the host waits with them."""
     for path, module in subject.modules.items():
         names = _imported(module)
-        for function in (one for one in ast.walk(module) if isinstance(one, ast.AsyncFunctionDef)):
+        for function in (one for one in ast.walk(module) if isinstance(one, _FUNCTIONS) and _is_inline(one)):
             for call in _calls(function):
                 called = _full_name(call.func, names)
                 if called in _INSTEAD:
-                    message = f"{called} in the async function {function.name} keeps the whole host waiting"
+                    what = "async function" if isinstance(function, ast.AsyncFunctionDef) else "filter"
+                    message = f"{called} in the {what} {function.name} keeps the whole host waiting"
                     yield Problem(message=message, hint=_INSTEAD[called], file=subject.shown(path), line=call.lineno)
+
+
+def _is_inline(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function runs on the event loop: one that is async, or the `def` of a filter."""
+    return isinstance(function, ast.AsyncFunctionDef) or function.name.startswith(_FILTERS)
 
 
 def _imported(module: ast.Module) -> dict[str, str]:
@@ -47,7 +56,7 @@ def _imported(module: ast.Module) -> dict[str, str]:
     return names
 
 
-def _calls(function: ast.AsyncFunctionDef) -> Iterator[ast.Call]:
+def _calls(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Call]:
     """Yield the calls that a function makes itself: what is defined in it may run elsewhere."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:

@@ -17,6 +17,8 @@ _EVENTS = re.compile(r"events\.(publish|subscribe):(?P<type>[A-Z][A-Z0-9_]+)")
 
 def check(subject: Subject) -> Iterator[Problem]:
     """Yield permissions of which there is no trace in the plugin's files. Patterns are for more than can be seen."""
+    if subject.info.first_party:  # nobody decides about what these ask for
+        return
     functions = [
         frozenset(node.name.split("_"))
         for module in subject.modules.values()

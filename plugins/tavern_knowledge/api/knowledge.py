@@ -414,8 +414,8 @@ class KnowledgeBase(ServiceInterface, name="knowledgeBase"):
 
     @acts("knowledgeBase:write", _WRITE)
     async def delete_base(self, base: str, *, call: CallContext | None = None) -> bool:
-        """Remove a base with its file; False where there is none. For people, and plugins on their own. Raises `Conflict`
-        for one that comes with a plugin."""
+        """Remove a base with its file; False where there is none. For people, and plugins on their own. Raises
+        `Conflict` for one that comes with a plugin."""
 
 
 KNOWLEDGE_BASE = ServiceKey(KnowledgeBase)

@@ -265,7 +265,7 @@ def test_what_the_host_would_find_wrong_is_told(tmp_path: Path) -> None:
     assert (problem["file"], problem["line"], problem["column"] >= 1) == ("acme_1/plugin.yaml", 3, True)
     assert {
         "the manifest has no description; it is what operators read first",
-        "the tool a cannot be called here: it needs node acme:Gone",
+        "there is no node acme:Gone",
     } <= {*said(found[f"acme_{len(WRONG) - 1}"]["warnings"])}
 
 
@@ -287,6 +287,8 @@ version = "1.0.0"
 dependencies = ["tavern-host"]
 [project.entry-points."tavern_host.plugins"]
 acme-inn = "acme_inn"
+[tool.setuptools.package-data]
+"*" = ["**/*"]
 """
 
 
