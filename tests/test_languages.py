@@ -197,7 +197,7 @@ def test_problems_are_translated_with_their_places() -> None:
         ),
         ("the body is not JSON: line 1, column 2: Expecting value", "请求体 不是 JSON：第 1 行第 2 列：此处应有一个值"),
         ("$.nodes[3].type: there is no node type 'x' (node 'n')", "$.nodes[3].type: 没有节点类型 'x'（节点 'n'）"),
-        ("$.inputs.x: a workflow has no input 'x'; it has none", "$.inputs.x: a workflow 没有输入 'x'; it has none"),
+        ("$.inputs.x: a workflow has no input 'x'; it has none", "$.inputs.x: a workflow 没有输入 'x'; 它有 none"),
         ("; ".join(["a: b"] * 1000), "; ".join(["a: b"] * 1000)),
     ]
     with Failures() as failures:

@@ -21,6 +21,8 @@ _MEND = {
     "is missing": "add it",
 }
 _ELSE = "docs/agents.md says what a profile has"
+_NO_PROJECT = "no project"
+"""A folder that is not there: of a project's profiles none takes the place of one."""
 _HERE = re.compile(r"the tool .* cannot be called now: ")
 
 
@@ -30,7 +32,7 @@ async def check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Fi
     if folder is None:
         return []
     brought = [PluginAsset(plugin=plugin.name, kind="agents", path=folder)]
-    profiles = await asyncio.to_thread(read_profiles, Path(folder) / "..", brought)
+    profiles = await asyncio.to_thread(read_profiles, Path(folder) / _NO_PROJECT, brought)
     if plugin.is_loaded:
         problems = await check_profiles(context, profiles, None)
     else:

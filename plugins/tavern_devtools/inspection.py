@@ -314,8 +314,8 @@ def _report(candidate: Candidate, info: PluginInfo, found: list[Finding]) -> Rep
     if candidate.entry is not None:  # installed code is not reviewed file by file
         permissions = [p for p in permissions if not p.name.startswith("code:")]
     subject = Subject(candidate.folder, info, candidate.project)
-    said = {(one.message, _shown(one.file)) for one in found}
-    host = [one for one in findings(subject, OF_THE_HOST) if (one.message, _shown(one.file)) not in said]
+    said = {one.file for one in found if one.level == "error"}  # what its owner has checked, it has said
+    host = [one for one in findings(subject, OF_THE_HOST) if one.file is None or one.file not in said]
     found = [*host, *found]
     if info.version:  # the manifest could be read: each says the version
         found += findings(subject, (*FAULTS, *RULES))
@@ -334,10 +334,6 @@ def _report(candidate: Candidate, info: PluginInfo, found: list[Finding]) -> Rep
         warnings=warnings,
         permissions=permissions,
     )
-
-
-def _shown(file: str | None) -> str | None:
-    return file and Path(file).name
 
 
 class _Warnings(logging.Handler):

@@ -136,9 +136,10 @@ class NodeRegistry:
         self._report(plugin, message, f"choose another namespace, such as {plugin!r}", place_of(node.handler))
 
     def _report_twice(self, first: NodeDefinition, second: NodeDefinition, plugin: str) -> None:
-        message = f"the node type {first.full_type!r} is registered twice; the first is used"
-        if at := place_of(first.handler):
-            message += f", which is in {at[0]}:{at[1]}"
+        name, at = first.full_type, place_of(first.handler)
+        message = f"the node type {name!r} is registered twice; the first is used"
+        if at is not None:
+            message = f"the node type {name!r} is registered twice; the first is used, which is in {at[0]}:{at[1]}"
         self._report(plugin, message, "give one of them another name, or remove it", place_of(second.handler))
 
     def _report(self, plugin: str, message: str, hint: str, place: tuple[str, int] | None) -> None:

@@ -53,7 +53,8 @@ def _finding(path: Path, said: str) -> Finding:
         place = (key,) if key else tuple(int(i) if i else one for one, i in _STEP.findall(said.partition(": ")[0]))
         place = place if key or said.startswith("$") else _inner(said)
         try:
-            line, column = nearest(JsonText.of(path.read_bytes()).marks([place]), place)
+            marks = JsonText.of(path.read_bytes()).marks([place, ("config", *place)])
+            line, column = nearest(marks, place if place in marks else ("config", *place))
         except (OSError, ValueError):
             line, column = 1, 1
     hint = next((hint for words, hint in _MEND.items() if words in said), "docs/triggers.md says what a trigger has")

@@ -150,7 +150,8 @@ class Registrations:
             owner = "the host" if word in reserved else owners.get(info.name)
             beside = next((n for n in owners if n.split()[0] == word and (n == word) != (info.name == word)), None)
             if owner is not None:
-                problems.append(Problem(message=f"the command {info.name!r} belongs to {owner}"))
+                hint = f"begin it with another word, such as {plugin}"
+                problems.append(Problem(message=f"the command {info.name!r} belongs to {owner}", hint=hint))
             elif beside is not None:
                 message = f"the command {info.name!r} stands beside {beside!r}; {word!r} is one command or several"
                 problems.append(Problem(message=message))

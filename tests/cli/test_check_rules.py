@@ -10,7 +10,7 @@ from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures, repetitions
 
-from tavern_devtools.rules import OF_THE_HOST, RULES, findings
+from tavern_devtools.rules import FAULTS, OF_ROOMS, OF_THE_HOST, RULES, findings
 from tavern_devtools.rules.moved_import import CALLED, MODULES, NAMES, RENAMED
 from tavern_devtools.rules.subject import Subject
 from tavern_host import Host
@@ -29,7 +29,7 @@ def found(host: Host, folder: Path) -> list[tuple[str | None, int | None]]:
 
 
 def test_each_rule_has_a_page_and_a_sentence() -> None:
-    names = [rule.replace("_", "-") for rule in (*OF_THE_HOST, *RULES)]
+    names = [rule.replace("_", "-") for rule in (*OF_THE_HOST, *OF_ROOMS, *FAULTS, *RULES)]
     assert {path.stem for path in (ROOT / "docs" / "checks").glob("*.md")} == set(names)
     for name in names:
         text = (ROOT / "docs" / "checks" / f"{name}.md").read_text(encoding="utf-8")

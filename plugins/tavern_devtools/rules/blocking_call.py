@@ -36,7 +36,9 @@ def check(subject: Subject) -> Iterator[Problem]:
                 if called in _INSTEAD:
                     what = "async function" if isinstance(function, ast.AsyncFunctionDef) else "filter"
                     message = f"{called} in the {what} {function.name} keeps the whole host waiting"
-                    yield Problem(message=message, hint=_INSTEAD[called], file=subject.shown(path), line=call.lineno)
+                    yield Problem(
+                        message=message, hint=f"use {_INSTEAD[called]}", file=subject.shown(path), line=call.lineno
+                    )
 
 
 def _is_inline(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -32,15 +32,14 @@ def check(subject: Subject) -> Iterator[Problem]:
 
 def _keys(module: ast.Module) -> dict[str, ServiceKey[object]]:
     """Return the keys of services that a module imports from the host, by the name that it gives them."""
-    imported = (node for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and not node.level)
-    named = {
-        one.asname or one.name: f"{node.module}:{one.name}"
-        for node in imported
-        if (node.module or "").startswith("tavern_")
-        for one in node.names
-        if one.name.isupper()
-    }
-    return {name: key for name, place in named.items() if (key := _key(place)) is not None}
+    named, used = {}, {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("tavern_"):
+            for one in node.names:
+                names = used if one.name == "*" else {one.asname or one.name}
+                named |= {name: f"{node.module}:{name if one.name == '*' else one.name}" for name in names}
+    upper = {name: place for name, place in named.items() if place.rpartition(":")[2].isupper()}
+    return {name: key for name, place in upper.items() if (key := _key(place)) is not None}
 
 
 @cache

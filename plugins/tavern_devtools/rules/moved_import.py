@@ -72,8 +72,9 @@ def check(subject: Subject) -> Iterator[Problem]:
             if home is not None or called is not None:
                 home = home or f"{_BEFORE}.{module}"
                 what = f"{module}.{name}" if called is not None or (module, name) in _NAMES else module
-                hint = f"from {home} import {called or name}" if name else f"import {home}"
-                message = f"{_BEFORE}.{what} " + (f"is called {home}.{called}" if called else f"moved to {home}")
+                statement = f"from {home} import {called or name}" if name else f"import {home}"
+                moved = f"{_BEFORE}.{what} is called {home}.{called}" if called else f"{_BEFORE}.{what} moved to {home}"
+                hint, message = f"write {statement}", moved
                 yield Problem(message=message, hint=hint, file=subject.shown(path), line=line)
 
 

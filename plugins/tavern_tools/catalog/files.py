@@ -191,8 +191,8 @@ def _of(definition: ToolDefinition, message: str) -> ToolProblem:
     return ToolProblem(message=message, file=definition.source, line=line, column=column)
 
 
-_VALUE = re.compile(r'(?<=[:\[,\s])"([^"\\]{3,})"(?!\s*:)')
-"""A text in JSON that is no key."""
+_VALUE = re.compile(r'(?<!"type": )(?<!"type":)(?<=[:\[,\s])"([^"\\]{3,})"(?!\s*:)')
+"""A text in JSON that is no key, nor a kind of implementation."""
 
 
 def _unwritable(document: dict[str, Any]) -> list[Finding]:

@@ -17,6 +17,7 @@ from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 
 from tavern_devtools import inspection
+from tavern_devtools.inspection import Candidate, inspected
 from tavern_devtools.scaffold import Scaffold, api_range, scaffold, write
 from tavern_host import InvalidInput
 from tavern_host.contracts.errors import Conflict
@@ -166,6 +167,21 @@ def test_what_a_template_says_fits() -> None:
 
 
 # --- plugins check ----------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_wrong_with_plugins_that_are_in_order() -> None:
+    manifests = [
+        path
+        for where in ("plugins/*", "contrib/*/*")
+        for path in sorted(STUDIO.parents[1].glob(f"{where}/plugin.yaml"))
+    ]
+    folders = [path.parent for path in manifests]
+    assert len(folders) > 30
+    with inspected([Candidate(folder, str(folder)) for folder in folders]) as inspection, Failures() as failures:
+        for folder, report in zip(folders, await inspection.reports(imports=True), strict=True):
+            with failures.row(folder.name):
+                assert [str(one) for one in (*report.problems, *report.warnings)] == []
+
 
 FINE: dict[str, Any] = {"description": "Fine.", "permissions": {"hooks": ["hook:server:host:startup"]}}
 FINE_CODE = "from tavern_host import hookimpl\n\n@hookimpl\ndef tavern_startup(context):\n    raise SystemExit\n"
