@@ -45,8 +45,15 @@ def tavern_register_commands() -> list[CommandInfo]:
                 CommandParameter(name="name", help="The plugin's name, such as my-plugin.", required=True),
                 CommandParameter(name="--folder", help="Where to write it; by default a folder of its name."),
                 CommandParameter(name="--minimal", type="flag", help="A hook and a test, and nothing else."),
+                CommandParameter(name="--node", type="flag", help="A node type."),
+                CommandParameter(name="--tool", type="flag", help="A tool, made of a node."),
+                CommandParameter(name="--hook", type="flag", help="A hook that sees runs of workflows."),
+                CommandParameter(name="--service", type="flag", help="A service for other plugins."),
+                CommandParameter(name="--override", type="flag", help="An override of one of the host's services."),
+                CommandParameter(name="--agent", type="flag", help="An agent with its workflow."),
+                CommandParameter(name="--knowledge", type="flag", help="A knowledge base."),
                 CommandParameter(
-                    name="--ui", help="A front end instead: vue, which is built, or plain, which is served as it is."
+                    name="--ui", help="A front end: vue, which is built, or vanilla, which is served as it is."
                 ),
             ],
         ),

@@ -9,6 +9,7 @@ from typing import Any
 from tavern_devtools.api.checks import Finding
 from tavern_devtools.formats import lines, placed, sarif
 from tavern_devtools.inspection import Report, candidates, inspected
+from tavern_devtools.parts import PARTS, combined
 from tavern_devtools.scaffold import Kind, scaffold, write
 from tavern_host import CommandOutput, InvalidInput, PluginContext
 from tavern_host.contracts.languages import say
@@ -20,27 +21,37 @@ FORMATS = ("text", "lines", "sarif")
 
 async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Write the files of a new plugin, and say what to do next."""
-    plugin = scaffold(arguments["name"], _kind(arguments["ui"], minimal=arguments["minimal"]))
+    parts, ui = [part for part in PARTS if arguments[part]], _ui(arguments["ui"])
+    if arguments["minimal"] and (parts or ui):
+        given = f"--{parts[0]}" if parts else "--ui"
+        raise InvalidInput(f"--minimal has a hook and nothing else: leave out --minimal or {given}")
+    if parts:
+        plugin = combined(arguments["name"], parts, ui)
+    else:
+        plugin = scaffold(arguments["name"], ui or ("minimal" if arguments["minimal"] else "full"))
     shown, folder = _folder_for(plugin.name, arguments["folder"])
     write(plugin, folder)
     yield CommandOutput(kind="message", text=f"Made the plugin {plugin.name} in {folder}:")
     for path in plugin.files:
         yield CommandOutput(kind="text", text=f"  {path}")
     yield CommandOutput(kind="message", text="\nNext, in an environment that has tavern-host:")
-    for line in (f"cd {shown}", "pip install -e '.[test]'", "pytest", "tavern plugins check ."):
+    steps = (f"cd {shown}", "pip install -e '.[test]'", "pytest", "tavern plugins check .")
+    for line in (*steps, f"tavern --dev {plugin.package} serve"):
+        yield CommandOutput(kind="text", text=f"  {line}")
+    yield CommandOutput(
+        kind="message", text="\nTo give it to others, who are asked what it may do when they install it:"
+    )
+    wheel = f"dist/{plugin.package}-0.1.0-py3-none-any.whl"
+    for line in ("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}", f"tavern plugins install {wheel}"):
         yield CommandOutput(kind="text", text=f"  {line}")
     yield CommandOutput(kind="result", data={"name": plugin.name, "folder": str(folder), "files": [*plugin.files]})
 
 
-def _kind(ui: str | None, *, minimal: bool) -> Kind:
-    if ui is None:
-        return "minimal" if minimal else "full"
-    if minimal:
-        raise InvalidInput("--minimal has no front end: leave out --minimal or --ui")
-    front_ends: dict[str, Kind] = {"vue": "vue", "plain": "plain"}
-    if ui not in front_ends:
-        raise InvalidInput(f"--ui is vue or plain, got {ui!r:.80}")
-    return front_ends[ui]
+def _ui(ui: str | None) -> Kind | None:
+    kinds: dict[str | None, Kind | None] = {None: None, "vue": "vue", "vanilla": "plain", "plain": "plain"}
+    if ui not in kinds:
+        raise InvalidInput(f"--ui is vue or vanilla, got {ui!r:.80}")
+    return kinds[ui]
 
 
 def _folder_for(name: str, path: str | None) -> tuple[str, Path]:
@@ -86,7 +97,7 @@ def _outputs(report: Report, *, is_wheel: bool) -> list[CommandOutput]:
         lines.append(f"  {kind}: {', '.join(names)}")
     if not report.imported:
         why = "a wheel is read, not imported" if is_wheel else "its code was not imported"
-        lines.append(f"  looked at the manifest alone: {why}")
+        lines.append(f"  looked at its files alone: {why}")
     outputs = [CommandOutput(kind="message", text=line) for line in lines]
     if report.permissions:
         rows = [

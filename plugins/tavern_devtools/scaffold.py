@@ -8,6 +8,7 @@ import keyword
 import re
 import sys
 import unicodedata
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -21,6 +22,8 @@ LONGEST_NAME = 50
 
 Kind = Literal["full", "minimal", "plain", "vue"]
 """What a new plugin has: a node, a tool and a command; a hook alone; a front end as it is written, or with Vue."""
+
+UI_KINDS = ("plain", "vue")
 
 _TEMPLATE = Path(__file__).with_name("template")
 _TYPES = Path(__file__).parent / "extension" / "index.d.ts"
@@ -41,24 +44,42 @@ class Scaffold:
 
 def scaffold(name: str, kind: Kind = "full") -> Scaffold:
     """Return the files of a new plugin of this name. Raises `InvalidInput` for a name that cannot be."""
+    has_ui = kind in UI_KINDS
+    values = values_of(name, has_ui=has_ui)
+    files = rendered(["common", *(["ui"] if has_ui else []), kind], values)
+    if has_ui:
+        files |= types_of_page(kind, values["package"])
+    return Scaffold(name, values["package"], dict(sorted(files.items())))
+
+
+def values_of(name: str, *, has_ui: bool) -> dict[str, str]:
+    """Return what stands for the placeholders of templates. Raises `InvalidInput` for a name that cannot be."""
     _check(name)
-    package, has_ui = name.replace("-", "_"), kind in ("plain", "vue")
-    values = {
+    return {
         "name": name,
-        "package": package,
+        "package": name.replace("-", "_"),
         "display_name": name.replace("-", " ").capitalize(),
         "api": api_range(__version__),
         "test_needs": ', "playwright>=1.50"' if has_ui else "",
     }
+
+
+def rendered(roots: Iterable[str], values: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of these folders of the template by path; those of one path follow each other in one file."""
+    package = values["package"]
+    places = {"package": package, "NAME": values["name"]}
     files = {f"{package}/py.typed": ""}
-    for root in [_TEMPLATE / part for part in ("common", *(["ui"] if has_ui else []), kind)]:
+    for root in (_TEMPLATE / part for part in roots):
         for source in sorted(root.rglob(f"*{_ENDING}")):
-            parts = [package if part == "package" else part for part in source.relative_to(root).parts]
-            path = "/".join(parts).removesuffix(_ENDING)
+            inner = "/".join(places.get(part, part) for part in source.relative_to(root).parts)
+            path = inner.removesuffix(_ENDING).replace("NAME.", f"{values['name']}.")
             files[path] = files.get(path, "") + Template(source.read_text(encoding="utf-8")).substitute(values)
-    if has_ui:
-        files[f"{package}/frontend/extension.d.ts" if kind == "vue" else "extension.d.ts"] = _TYPES.read_text("utf-8")
-    return Scaffold(name, package, dict(sorted(files.items())))
+    return files
+
+
+def types_of_page(kind: str, package: str) -> dict[str, str]:
+    """Return the file with the types of the page's API, where a front end of this kind has it."""
+    return {f"{package}/frontend/extension.d.ts" if kind == "vue" else "extension.d.ts": _TYPES.read_text("utf-8")}
 
 
 def api_range(version: str) -> str:

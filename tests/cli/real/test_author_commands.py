@@ -18,6 +18,7 @@ from helpers.repetition import Failures
 
 from tavern_devtools import inspection
 from tavern_devtools.inspection import Candidate, inspected
+from tavern_devtools.parts import PARTS
 from tavern_devtools.scaffold import Scaffold, api_range, scaffold, write
 from tavern_host import InvalidInput
 from tavern_host.contracts.errors import Conflict
@@ -43,6 +44,8 @@ def python(*arguments: str | Path, cwd: Path, **environment: str) -> str:
 def test_new_plugins_are_in_order_and_work(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """One of each kind; the tests of those with a front end use a browser."""
     kinds = {LONG: [], "x": ["--minimal"], "acme-plain": ["--ui", "plain"], "acme-counter": ["--ui", "vue"]}
+    kinds |= {f"acme-{part}": [f"--{part}"] for part in PARTS}
+    kinds["acme-parts"] = [*(f"--{part}" for part in PARTS), "--ui", "vanilla"]
     for name, options in kinds.items():
         made = tavern("plugins", "new", name, *options, "--json", cwd=tmp_path).json()
         files = {path.relative_to(tmp_path / name).as_posix() for path in (tmp_path / name).rglob("*.*")}
@@ -51,20 +54,27 @@ def test_new_plugins_are_in_order_and_work(tmp_path: Path, pytestconfig: pytest.
     built = _built(tmp_path / "acme-counter")
     for checked in (["check"], ["format", "--check"]):
         python("ruff", *checked, "--no-cache", ".", cwd=tmp_path)
-    others = ["acme-plain", *(["acme-counter"] if built else [])]
+    others = ["acme-plain", "acme-parts", *(["acme-counter"] if built else [])]
+    parts = [f"acme-{part}" for part in PARTS]
     cache: pytest.Cache | None = getattr(pytestconfig, "cache", None)  # of what is known of the libraries
     typed = ["--cache-dir", cache.mkdir("mypy") if cache else tmp_path / ".mypy", "--strict"]
-    packages = [tmp_path / name / name.replace("-", "_") for name in ("x", *others)]
+    packages = [tmp_path / name / name.replace("-", "_") for name in ("x", *others, *parts)]
     python("mypy", *typed, LONG.replace("-", "_"), "tests", *packages, cwd=tmp_path / LONG)
 
     told = python("pytest", "-p", "no:cacheprovider", cwd=tmp_path / LONG, **FEW_PLUGINS)
     assert "7 passed" in told and "warning" not in told
     at_once = ["--import-mode", "importlib", "-c", "x/pyproject.toml", "--rootdir", ".", "-p", "no:cacheprovider"]
-    told = python("pytest", *at_once, *(f"{name}/tests" for name in ("x", *others)), cwd=tmp_path, **FEW_PLUGINS)
-    assert f"{2 * len(others) + 2} passed" in told or "there is no browser" in told
-    for name in (LONG, "x", *others):
+    told = python(
+        "pytest", *at_once, *(f"{name}/tests" for name in ("x", *others, *parts)), cwd=tmp_path, **FEW_PLUGINS
+    )
+    assert "failed" not in told and ("skipped" not in told or "there is no browser" in told)
+    for name in (LONG, "x", *others, *parts):
         found = report(tavern("plugins", "check", tmp_path / name, "--json"))
         assert (found["name"], found["problems"], found["warnings"]) == (name, [], [])
+    for name in (LONG, "x", "acme-plain", "acme-parts", *parts):
+        python("hatchling", "build", "-t", "wheel", cwd=tmp_path / name)
+        (wheel,) = (tmp_path / name / "dist").glob("*.whl")
+        assert report(tavern("plugins", "check", wheel, "--json"))["problems"] == []
 
 
 def _built(folder: Path) -> bool:
@@ -88,8 +98,11 @@ def test_it_is_said_what_was_written(tmp_path: Path) -> None:
     lines = ran.out.splitlines()
     assert lines[0] == f"Made the plugin acme-inn in {tmp_path / 'inn'}:"
     assert "  acme_inn/plugin.yaml" in lines and (tmp_path / "inn" / "acme_inn" / "plugin.yaml").is_file()
-    assert [line.strip() for line in lines[-4:]] == [
-        *("cd inn", "pip install -e '.[test]'", "pytest", "tavern plugins check .")
+    wheel = "dist/acme_inn-0.1.0-py3-none-any.whl"
+    commands = [line.strip() for line in lines[lines.index("  cd inn") :] if line.startswith("  ")]
+    assert commands == [
+        *("cd inn", "pip install -e '.[test]'", "pytest", "tavern plugins check .", "tavern --dev acme_inn serve"),
+        *("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}", f"tavern plugins install {wheel}"),
     ]
     assert (tmp_path / "inn" / "LICENSE").read_text() == "mine"
 
@@ -97,8 +110,9 @@ def test_it_is_said_what_was_written(tmp_path: Path) -> None:
 def test_what_cannot_be_made_is_refused(tmp_path: Path) -> None:
     rows = [
         (["Acme Inn"], "lower-case letters and digits, words joined by '-' (did you mean 'acme-inn'?)"),
-        (["acme-inn", "--ui", "react"], "--ui is vue or plain, got 'react'"),
-        (["acme-inn", "--ui", "vue", "--minimal"], "--minimal has no front end: leave out --minimal or --ui"),
+        (["acme-inn", "--ui", "react"], "--ui is vue or vanilla, got 'react'"),
+        (["acme-inn", "--ui", "vue", "--minimal"], "leave out --minimal or --ui"),
+        (["acme-inn", "--tool", "--minimal"], "leave out --minimal or --tool"),
     ]
     for words, message in rows:
         ran = tavern("plugins", "new", "--folder", "new", *words, cwd=tmp_path)
@@ -214,7 +228,7 @@ def test_a_folder_is_checked_apart_from_the_machine(tmp_path: Path, operator_fol
     chinese = {"LANGUAGE": "", "LC_ALL": "zh_CN.UTF-8"}
     unread = tavern("--project", tmp_path, "plugins", "check", folder, "--no-import", **chinese)  # which is no project
     assert (unread.code, (tmp_path / "imported").exists()) == (0, False)
-    assert "只看了清单：没有导入其代码" in unread.out
+    assert "只看了它的文件：没有导入其代码" in unread.out
     words = unread.out.split()
     assert words[words.index("增加") :][:3] == ["增加", "hook:server:host:startup", "在宿主启动时做一些事。"]
     assert report(tavern("--project", project, "plugins", "check", folder, "--json"))["state"] == "loaded"
@@ -406,7 +420,7 @@ def test_wheels_are_read_and_never_imported(tmp_path: Path, monkeypatch: pytest.
     marker, box = tmp_path / "imported", tmp_path / "a" / "b" / "c"
     box.mkdir(parents=True)
     marking = {"acme_inn/__init__.py": f"open({str(marker)!r}, 'w').close()"}
-    fine = "looked at the manifest alone: a wheel is read, not imported"
+    fine = "looked at its files alone: a wheel is read, not imported"
     rows: list[tuple[Mapping[str, str], int, str]] = [
         ({**marking, YAML: MANIFEST, INFO: ENTRY}, 0, fine),
         ({INFO: ENTRY}, 1, "there is no acme_inn/plugin.yaml in the wheel"),
