@@ -38,9 +38,7 @@ async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
     steps = (f"cd {shown}", "pip install -e '.[test]'", "pytest", "tavern plugins check .")
     for line in (*steps, f"tavern --dev {plugin.package} serve"):
         yield CommandOutput(kind="text", text=f"  {line}")
-    yield CommandOutput(
-        kind="message", text="\nTo give it to others, who are asked what it may do when they install it:"
-    )
+    yield CommandOutput(kind="message", text="\nTo give it to others, who decide what it may do when they install it:")
     wheel = f"dist/{plugin.package}-0.1.0-py3-none-any.whl"
     for line in ("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}", f"tavern plugins install {wheel}"):
         yield CommandOutput(kind="text", text=f"  {line}")
