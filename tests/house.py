@@ -20,21 +20,21 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 16_720, "contracts": 2_600, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 16_720, "contracts": 2_610, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
 of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25, 140, 146,
-150, 157, 166 and 169 say why the kernel's is what it is."""
+150, 157, 166, 169 and 181 say why the kernel's is what it is."""
 CONTRACT_FILES = 28
 """How many files the contracts of the kernel are at most."""
 
 PLUGINS = {
     "a2a": 550, "accounts": 1_250, "agents": 6_850, "assistant": 2_300, "characters": 1_200, "containers": 500,
-    "dask": 950, "devtools": 1_250, "engine": 10_650, "isolation": 4_000, "knowledge": 3_200, "llm": 4_000,
+    "dask": 950, "devtools": 1_850, "engine": 10_650, "isolation": 4_000, "knowledge": 3_200, "llm": 4_000,
     "mcp": 2_150, "nodes": 5_700, "openai": 1_150, "operations": 2_620, "packages": 1_000, "panels": 1_250,
-    "postgres": 900, "scripts": 10_400, "tam": 2_040, "tools": 10_750, "triggers": 1_800, "wasm": 450,
+    "postgres": 900, "scripts": 10_400, "tam": 2_040, "tools": 10_750, "triggers": 1_850, "wasm": 450,
     "workflows": 3_700, "worlds": 1_250,
 }  # fmt: skip
-"""Lines of code of first-party plugins, each with its `api`, as decisions 102, 164, 173, 174, 175 and 176 say."""
+"""Lines of code of first-party plugins, each with its `api`, as decisions 102, 164, 173, 174, 175, 176, 181 and 182 say."""
 
 TESTS = 0.85
 """How many lines of code the tests have at most for each of the product's in Python, as decisions 100 and 104 say."""

@@ -105,7 +105,7 @@ def test_signatures_of_hooks_follow_their_policies() -> None:
                 if info.policy == "collect":
                     # What is told to each plugin alike, once for each review or login.
                     about = {"tavern_review_plugin": ("plugin",), "tavern_on_login": ("login", "call")}
-                    about["tavern_settle_work"] = ("which", "call")
+                    about |= {"tavern_settle_work": ("which", "call"), "tavern_check_plugin": ("plugin",)}
                     assert info.arguments == about.get(hook, ())
 
 

@@ -29,6 +29,7 @@ from helpers.repetition import Failures
 from pydantic import TypeAdapter
 
 import tavern_host
+from tavern_devtools.api.checks import CheckedPlugin, Finding
 from tavern_host import PLUGINS, CallContext, Host, NodeDefinition, Principal, ToolDefinition, ToolImplementation
 from tavern_host.cli import terminal
 from tavern_host.contracts.accounts import Login, SettledWork, WorkFilter
@@ -158,7 +159,7 @@ def _names_of_examples() -> dict[str, Any]:
         value.__name__: value
         for value in (
             *(ActionProtocolInfo, Figure, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo),
-            *(SettledWork, TriggerKindInfo),
+            *(SettledWork, TriggerKindInfo, Finding),
         )
     }
 
@@ -176,6 +177,7 @@ SAMPLES: dict[Any, Any] = {
         LlmResponse(text=" Hello. ", model="small"),
         SettingsChange(plugin="acme"),
         ReviewedPlugin(name="acme"),
+        CheckedPlugin(name="acme", root="/acme", folders={"acme": "/acme/recipes"}),
         Login(user="ann", role="viewer"),
         WorkFilter(kind="user", name="ann"),
         CallContext(principal=Principal(kind="user", id="operator")),

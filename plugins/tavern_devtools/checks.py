@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tavern_devtools.api.checks import (
@@ -12,10 +14,10 @@ from tavern_devtools.api.checks import (
     PluginChecks,
     PluginFindings,
 )
+from tavern_devtools.manifests import checked_plugin
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.manifest import ENTRY_FILES
 from tavern_host.contracts.plugins import PLUGINS, PluginState
 
 if TYPE_CHECKING:
@@ -38,15 +40,15 @@ class Checks(PluginChecks):
 
     async def check_loaded(self, *, call: CallContext | None = None) -> list[PluginFindings]:
         """Check third parties' plugins; what is known of one already is not reported a second time."""
-        plugins, kinds = self._context.services.get(PLUGINS), ("plugin", *ENTRY_FILES)
-        folders = {(one.plugin, kind): one.path for kind in kinds for one in await plugins.assets(kind)}
+        plugins = self._context.services.get(PLUGINS)
+        roots = {asset.plugin: Path(asset.path) for asset in await plugins.assets("plugin")}
         found = []
         for info in await plugins.list_plugins():
-            root = folders.get((info.name, "plugin"))
+            root = roots.get(info.name)
             if info.first_party or info.state not in _IN_USE or root is None:
                 continue
-            own = {kind: folders[info.name, kind] for kind in ENTRY_FILES if (info.name, kind) in folders}
-            findings = await self.check(CheckedPlugin(name=info.name, root=root, folders=own, is_loaded=True))
+            plugin = await asyncio.to_thread(checked_plugin, root, info.name, is_loaded=True)
+            findings = await self.check(plugin)
             known = {(one.message, one.file) for one in (await plugins.get(info.name)).problems}
             for one in findings:
                 if one.level == "error" and (one.message, one.file) not in known:

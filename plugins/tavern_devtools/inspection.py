@@ -21,7 +21,8 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
-from tavern_devtools.api.checks import PLUGIN_CHECKS, CheckedPlugin, Finding
+from tavern_devtools.api.checks import PLUGIN_CHECKS, Finding
+from tavern_devtools.manifests import checked_plugin
 from tavern_devtools.rules import FAULTS, OF_THE_HOST, RULES, findings
 from tavern_devtools.rules.subject import Project, Subject
 from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
@@ -29,8 +30,6 @@ from tavern_host.contracts.names import near_names
 from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState
 from tavern_host.contracts.reviews import ReviewNote
 from tavern_host.contracts.wire import Model
-from tavern_host.plugins.manifest import entry_folders, read_manifest
-from tavern_host.storage.yaml_file import InvalidFile
 
 MAX_FILES = 20_000
 MAX_BYTES = 200 << 20
@@ -251,12 +250,8 @@ class Inspection:
         policy of the host that it will be used in is not known."""
         assert self._host is not None
         info, folder = self._info(candidate), candidate.folder.absolute()
-        checked = CheckedPlugin(
-            name=info.name,
-            root=str(folder),
-            folders=_entry_folders(folder),
-            is_loaded=judge is self._host and info.state is PluginState.LOADED,
-        )
+        is_loaded = judge is self._host and info.state is PluginState.LOADED
+        checked = checked_plugin(folder, info.name, is_loaded=is_loaded)
         reviewed = self._host.reviewed(info)
         notes = [] if reviewed is None else await judge.review(reviewed.model_copy(update={"judged": False}))
         return await judge.services.get(PLUGIN_CHECKS).check(checked), notes
@@ -273,17 +268,6 @@ def _without_host(candidate: Candidate) -> Report:
     """Return the report on what no host can look at."""
     name, state = candidate.entry or candidate.folder.name, PluginState.INVALID
     return Report(name=name, version="", path=candidate.shown, state=state, imported=False, problems=candidate.problems)
-
-
-def _entry_folders(folder: Path) -> dict[str, str]:
-    """Return the folders of files that a plugin's manifest names, as far as it can be read, by field."""
-    try:
-        manifest = read_manifest(folder)[0]
-    except InvalidFile as error:
-        manifest = error.rest
-    except OSError:
-        return {}
-    return {key: str(path) for key, path in entry_folders(manifest, folder).items()} if manifest is not None else {}
 
 
 async def _provided(host: Host, info: PluginInfo) -> dict[str, list[str]]:

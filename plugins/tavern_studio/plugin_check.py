@@ -13,12 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tavern_devtools.api.checks import CheckedPlugin, Finding
-from tavern_host.contracts.manifest import CLIENT_HOOKS, PACKAGES, Frontend, Manifest, canonical
+from tavern_host.contracts.manifest import CLIENT_HOOKS, PACKAGES, Frontend, Permissions, canonical
 from tavern_host.contracts.names import suggest
-from tavern_host.contracts.ui import outlet_base
-from tavern_host.plugins.manifest import read_manifest
-from tavern_host.plugins.ui import unknown_target
-from tavern_host.storage.yaml_file import InvalidFile
+from tavern_host.contracts.ui import outlet_base, unknown_target
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -37,24 +34,19 @@ _UI = {"registerOutletComponent": "inject", "wrapComponent": "wrap", "overrideCo
 
 async def check_plugin(plugin: CheckedPlugin) -> list[Finding]:
     """Return mistakes in the syntax of what the page loads as it is, and calls that the page would refuse."""
-    return await asyncio.to_thread(_check, Path(plugin.root))
+    return await asyncio.to_thread(_check, plugin)
 
 
-def _check(root: Path) -> list[Finding]:
-    try:
-        manifest = read_manifest(root, is_dev=True)[0]
-    except InvalidFile as error:
-        manifest = error.rest
-    except OSError:
+def _check(plugin: CheckedPlugin) -> list[Finding]:
+    front = plugin.part("frontend", Frontend)
+    if front is None:
         return []
-    if manifest is None or manifest.frontend is None:
-        return []
-    found = []
-    for folder, is_loaded in _folders(root, manifest.frontend):
+    permissions, found = plugin.part("permissions", Permissions) or Permissions(), list[Finding]()
+    for folder, is_loaded in _folders(Path(plugin.root), front):
         for path in sorted(folder.rglob("*")):
             wanted = path.suffix in SOURCES and PACKAGES not in path.parts and path.is_file()
             if wanted and path.stat().st_size <= MAX_FILE and not path.name.endswith(".d.ts"):
-                found += _Source(path, manifest, is_loaded and path.suffix not in _TYPED).findings()
+                found += _Source(path, plugin.name, permissions, is_loaded and path.suffix not in _TYPED).findings()
     return found
 
 
@@ -70,7 +62,8 @@ def _folders(root: Path, front: Frontend) -> Iterator[tuple[Path, bool]]:
 @dataclass(frozen=True)
 class _Source:
     path: Path
-    manifest: Manifest
+    plugin: str
+    permissions: Permissions
     is_loaded: bool
 
     def findings(self) -> Iterator[Finding]:
@@ -96,13 +89,13 @@ class _Source:
         return self._finding(message, "mend it there: the page loads the file as it is", row, column)
 
     def _refused(self, call: _Call, lines: int) -> Iterator[Finding]:
-        permissions = self.manifest.permissions
+        permissions = self.permissions
         row, column = lines + call.row, call.column
         if kind := _UI.get(call.method):
             unknown = unknown_target(kind, call.argument)
             asked = getattr(permissions.ui, kind)
             if unknown is not None:
-                yield self._finding(unknown.message, unknown.hint or "docs/studio-extensions.md has all", row, column)
+                yield self._finding(unknown[0], unknown[1] or "docs/studio-extensions.md has all", row, column)
             elif not {call.argument, outlet_base(call.argument)} & {*asked}:
                 yield self._needs(call, f"permissions.ui.{kind}", call.argument, row, column)
         elif (call.of, call.method) == ("hooks", "on"):
@@ -122,9 +115,9 @@ class _Source:
             yield self._needs(call, "permissions.events.subscribe", call.argument, row, column)
 
     def _may_hear(self, type: str) -> bool:
-        asked = self.manifest.permissions.events.subscribe
+        asked = self.permissions.events.subscribe
         covered = any(one == type or (one.endswith("*") and type.startswith(one[:-1])) for one in asked)
-        return covered or type.startswith(f"{self.manifest.name}.")
+        return covered or type.startswith(f"{self.plugin}.")
 
     def _needs(self, call: _Call, where: str, what: str, row: int, column: int) -> Finding:
         message = f'{call.method}("{call.argument}") needs a permission that the manifest does not ask for'

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from tavern_host.contracts.names import plugin_name
+from tavern_host.contracts.names import plugin_name, suggest
 from tavern_host.contracts.services import Level
 from tavern_host.contracts.wire import Model
 
@@ -156,3 +156,22 @@ def outlet_base(name: str) -> str:
     """Return an outlet's name without the panel in brackets: `sidebar:panel:header[nodes]` → `…header`."""
     base, bracket, panel = name.partition("[")
     return base if bracket and panel.endswith("]") and base in PANEL_OUTLETS else name
+
+
+def unknown_target(kind: str, target: str) -> tuple[str, str | None] | None:
+    """Return why nothing can be the target of `inject`, `wrap` or `override`, and what was probably meant; None where
+    something can."""
+    if kind != "inject":
+        return None if target in COMPONENTS else _unknown("component", target, COMPONENTS)
+    name = outlet_base(target)
+    panel = target.removeprefix(name)[1:-1]
+    if name not in OUTLETS:
+        rest = "".join(target.partition("[")[1:])
+        return _unknown("outlet", target, [one + rest if one in PANEL_OUTLETS else one for one in OUTLETS])
+    if name != target and panel not in PANELS and "." not in panel:
+        return _unknown("panel", panel, PANELS)
+    return None
+
+
+def _unknown(what: str, name: str, known: Iterable[str]) -> tuple[str, str | None]:
+    return f"there is no {what} {name!r}", suggest(name, known)

@@ -16,11 +16,10 @@ from tavern_host.contracts.manifest import CLIENT_HOOKS, Manifest, Publishes
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import PermissionInfo, Problem
 from tavern_host.contracts.services import ALL_SERVICES, Level, interface_methods
-from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS, UI_LEVELS, outlet_base
+from tavern_host.contracts.ui import COMPONENTS, FRONTENDS, OUTLETS, UI_LEVELS, outlet_base, unknown_target
 from tavern_host.hooks.catalogue import INTERFACES
 from tavern_host.hookspecs import hooks
 from tavern_host.plugins.grants import Grant
-from tavern_host.plugins.ui import unknown_target
 from tavern_host.storage.yaml_file import NOWHERE, Location, Places
 
 MOST_SUGGESTIONS = 20
@@ -157,9 +156,9 @@ class _Asking:
     def _ui(self) -> None:
         for kind, level, sentence in UI_LEVELS:
             for place, target in _numbered(("permissions", "ui", kind), getattr(self._manifest.permissions.ui, kind)):
-                problem = unknown_target(kind, target)
-                if problem is not None:
-                    self._refuse(place, problem.message, problem.hint)
+                unknown = unknown_target(kind, target)
+                if unknown is not None:
+                    self._refuse(place, *unknown)
                 else:
                     part = OUTLETS[outlet_base(target)] if kind == "inject" else COMPONENTS[target]
                     self._want(f"ui.{kind}:{target}", level, sentence.format(part))

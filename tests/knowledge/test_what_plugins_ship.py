@@ -38,7 +38,9 @@ async def test_a_plugin_ships_a_knowledge_base(tmp_path: Path, folder: Path) -> 
         (lore,) = [base for base in await knowledge.bases() if base.id == "lore"]
         assert (lore.name, lore.entries, lore.file) == ("Lore", 1, "plugin:acme/lore.json")
         assert [hit.id for hit in await knowledge.search("dragon", bases=["lore"])] == ["dragon"]
-        await refused([(knowledge.delete_base("lore"), Conflict, "with the plugin acme and cannot be deleted (`tavern")])
+        await refused(
+            [(knowledge.delete_base("lore"), Conflict, "with the plugin acme and cannot be deleted (`tavern")]
+        )
 
         await host.disable("acme")
         assert [base.id for base in await knowledge.bases() if base.id == "lore"] == []

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, JsonValue, ValidationError
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts
 from tavern_host.contracts.wire import Model
 
+M = TypeVar("M", bound=Model)
+
 
 class CheckedPlugin(Model):
-    """A plugin that is checked: its name, the absolute path of its folder, and by field of its manifest those of the
-    folders of files that it has. One that is not loaded here is judged by these files alone: what its code registers is
-    not known."""
+    """A plugin that is checked: its name, the absolute path of its folder, its manifest as it is written, and by field
+    of that the absolute paths of the folders of files that it has. One that is not loaded here is judged by its files
+    alone: what its code registers is not known."""
 
     name: str
     root: str
+    manifest: dict[str, JsonValue] = Field(default_factory=dict)
     folders: dict[str, str] = Field(default_factory=dict)
     is_loaded: bool = False
+
+    def part(self, field: str, model: type[M]) -> M | None:
+        """Return a part of the manifest; None where it has none that is right, which the host says."""
+        try:
+            return model.model_validate(self.manifest.get(field))
+        except ValidationError:
+            return None
 
 
 class Finding(Problem):

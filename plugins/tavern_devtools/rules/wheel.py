@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from tavern_devtools.api.checks import CheckedPlugin
+from tavern_devtools.manifests import checked_plugin
 from tavern_devtools.rules.subject import Project, Subject
-from tavern_host.contracts.manifest import Frontend, Manifest
+from tavern_host.contracts.manifest import Frontend
 from tavern_host.contracts.plugins import MANIFEST, Problem
-from tavern_host.plugins.manifest import entry_folders, read_manifest
-from tavern_host.storage.yaml_file import InvalidFile
 
 _SETUPTOOLS = "setuptools"
 
@@ -20,25 +20,20 @@ def check(subject: Subject) -> Iterator[Problem]:
     project, folder = subject.project, subject.folder
     if project is None or not folder.is_relative_to(project.root):
         return
-    try:
-        manifest = read_manifest(folder, is_dev=True)[0]
-    except (InvalidFile, OSError):
-        return  # it is said of the manifest
     build = str(project.table("build-system").get("build-backend", "setuptools.build_meta"))
-    wanted = [folder / MANIFEST, *_files(manifest, folder)]
+    plugin = checked_plugin(folder, subject.info.name, is_loaded=False)
+    wanted = [folder / MANIFEST, *_files(plugin)]
     if build.startswith("hatchling"):
         yield from _by_hatchling(project, folder, wanted)
     elif build.startswith(_SETUPTOOLS):
         yield from _by_setuptools(project, folder, wanted)
-    yield from _unbuilt(manifest.frontend, project, folder)
+    yield from _unbuilt(plugin.part("frontend", Frontend), project, folder)
 
 
-def _files(manifest: Manifest, folder: Path) -> list[Path]:
+def _files(plugin: CheckedPlugin) -> list[Path]:
     """Return a file of each folder that the manifest names."""
-    found = [
-        next((one for one in sorted(path.rglob("*")) if one.is_file()), None)
-        for path in entry_folders(manifest, folder).values()
-    ]
+    each = (sorted(Path(path).rglob("*")) for path in plugin.folders.values())
+    found = (next((one for one in paths if one.is_file()), None) for paths in each)
     return [path for path in found if path is not None]
 
 
