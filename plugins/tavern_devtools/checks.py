@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tavern_devtools.api.checks import (
     PLUGIN_CHECKS,
@@ -52,8 +52,8 @@ class Checks(PluginChecks):
             known = {(one.message, one.file) for one in (await plugins.get(info.name)).problems}
             for one in findings:
                 if one.level == "error" and (one.message, one.file) not in known:
-                    place = {"hint": one.hint, "file": one.file, "line": one.line, "column": one.column}
-                    self._context.hooks.report(info.name, one.message, **place)
+                    place: dict[str, Any] = {"file": one.file, "line": one.line, "column": one.column}
+                    self._context.hooks.report(info.name, one.message, hint=one.hint, **place)
             found.append(PluginFindings(plugin=info.name, findings=findings))
         return found
 

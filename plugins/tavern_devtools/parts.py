@@ -63,8 +63,11 @@ def _manifest(values: Mapping[str, str], parts: Sequence[str], manifests: Sequen
     merged: dict[str, Any] = {}
     for manifest in manifests:
         _merge(merged, {key: value for key, value in manifest.items() if key not in base})
-    last = {key: merged.pop(key) for key in ("configOptions", "permissions", "publishes") if key in merged}
-    return yaml.safe_dump({**base, **merged, **last}, sort_keys=False, allow_unicode=True, width=120)
+    last: dict[str, Any] = {
+        key: merged.pop(key) for key in ("configOptions", "permissions", "publishes") if key in merged
+    }
+    whole = {**base, **merged, **last}
+    return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=120))
 
 
 def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The bases that plugins bring, beneath those of the project: one that is written becomes the project's own."""
+"""The bases that plugins bring, below those of the project: one that is written becomes the project's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LayeredFolder(BaseFolder):
         self._brought: dict[str, BaseFolder] = {}
         self._of: dict[str, str] = {}
         """The plugin of each base that one brings, as it was when somebody asked."""
-        self.is_shared = own.is_shared  # type: ignore[misc]  # of this folder
+        self.is_shared = own.is_shared
 
     async def look(self) -> None:
         """Look again which plugins bring bases, if plugins have changed."""

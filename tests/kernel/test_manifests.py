@@ -235,6 +235,8 @@ def test_a_folder_that_no_entry_names_is_reported_with_the_line_to_add(tmp_path:
         "tools": "deep/a.tool.json",
         "workflows": "a.json",
         "agents": "a.json",
+        "knowledge": "a.json",
+        "triggers": "a.json",
         "locale": "zh.json",
     }
     files["sample"] = "tavern.yaml"

@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from tavern_agents.api.agents import AgentRequest
 from tavern_agents.api.histories import HistoryExport
+from tavern_devtools.api.checks import PLUGIN_CHECKS, CheckedPlugin
 from tavern_engine.api.clusters import RemoteGroup, RemoteNode, Values
 from tavern_engine.api.runs import RUN_STORE, RunEnd, RunEntry
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER
@@ -277,6 +278,7 @@ _TRIGGERS: dict[str, Callable[[Stage], Awaitable[object]] | None] = {
     "tavern_register_script_backends": lambda stage: stage.get(SCRIPT_EXECUTION).backends(),
     "tavern_collect_figures": lambda stage: stage.get(METRICS).figures(),
     "tavern_review_plugin": lambda stage: stage.host.review(ReviewedPlugin(name="other")),
+    "tavern_check_plugin": lambda stage: stage.get(PLUGIN_CHECKS).check(CheckedPlugin(name="other", root="/nowhere")),
     "tavern_before_register_node": lambda stage: stage.get(NODE_MANAGER).list_nodes(),
     "tavern_before_register_tool": lambda stage: stage.get(TOOL_MANAGER).list_tools(),
     "tavern_before_execute": lambda stage: stage.get(EXECUTION_ENGINE).run(RUN),

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from pkgutil import resolve_name
+from typing import Any
 
 from tavern_devtools.rules.subject import Subject
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.plugins import Problem
 from tavern_host.contracts.services import ServiceKey, interface_methods
 
+Key = ServiceKey[Any]
 _EVENTS = {"publish": "publish", "subscribe": "subscribe"}
 
 
@@ -30,9 +32,9 @@ def check(subject: Subject) -> Iterator[Problem]:
                         yield Problem(message=message, hint=hint, file=subject.shown(path), line=call.lineno)
 
 
-def _keys(module: ast.Module) -> dict[str, ServiceKey[object]]:
+def _keys(module: ast.Module) -> dict[str, Key]:
     """Return the keys of services that a module imports from the host, by the name that it gives them."""
-    named, used = {}, {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
+    named, used = dict[str, str](), {node.id for node in ast.walk(module) if isinstance(node, ast.Name)}
     for node in ast.walk(module):
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("tavern_"):
             for one in node.names:
@@ -43,7 +45,7 @@ def _keys(module: ast.Module) -> dict[str, ServiceKey[object]]:
 
 
 @cache
-def _key(place: str) -> ServiceKey[object] | None:
+def _key(place: str) -> Key | None:
     package = place.partition(":")[0].split(".")
     if package[0] != "tavern_host" and package[1:2] != ["api"]:
         return None
@@ -54,7 +56,7 @@ def _key(place: str) -> ServiceKey[object] | None:
     return found if isinstance(found, ServiceKey) else None
 
 
-def _views(function: ast.AST, keys: dict[str, ServiceKey[object]]) -> dict[str, ServiceKey[object]]:
+def _views(function: ast.AST, keys: dict[str, Key]) -> dict[str, Key]:
     """Return the variables of a function that hold the view of a service."""
     found = {}
     for node in ast.walk(function):
@@ -65,7 +67,7 @@ def _views(function: ast.AST, keys: dict[str, ServiceKey[object]]) -> dict[str, 
     return found
 
 
-def _got(value: ast.AST, keys: dict[str, ServiceKey[object]]) -> ServiceKey[object] | None:
+def _got(value: ast.AST, keys: dict[str, Key]) -> Key | None:
     """Return the key in `….services.get(KEY)`."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "get":
         of, first = value.func.value, value.args[0] if value.args else None
@@ -75,7 +77,7 @@ def _got(value: ast.AST, keys: dict[str, ServiceKey[object]]) -> ServiceKey[obje
 
 
 def _service(
-    subject: Subject, call: ast.Call, known: dict[str, ServiceKey[object]], keys: dict[str, ServiceKey[object]]
+    subject: Subject, call: ast.Call, known: dict[str, Key], keys: dict[str, Key]
 ) -> Iterator[tuple[str, str]]:
     if not isinstance(call.func, ast.Attribute):
         return
@@ -83,7 +85,7 @@ def _service(
     key = known.get(of.id) if isinstance(of, ast.Name) else _got(of, keys)
     if key is None:
         return
-    methods = interface_methods(key.interface)  # type: ignore[type-var]
+    methods = interface_methods(key.interface)
     if method not in methods:
         yield f"{key.name} has no method {method!r}", suggest(method, methods) or "docs/services.md has all methods"
     elif (permission := methods[method].permission) is not None and not _asked(subject, f"services.use:{permission}"):
