@@ -23,6 +23,7 @@ from tavern_host.contracts.plugins import PLUGINS, PluginState
 if TYPE_CHECKING:
     from tavern_host import Host
 
+HOOK = "tavern_check_plugin"
 _IN_USE = (PluginState.LOADED, PluginState.STARTED)
 
 
@@ -34,7 +35,7 @@ class Checks(PluginChecks):
 
     async def check(self, plugin: CheckedPlugin, *, call: CallContext | None = None) -> list[Finding]:
         """Return what all plugins find wrong, by file and line."""
-        answers = await self._context.hooks.collect("tavern_check_plugin", plugin=plugin)
+        answers = await self._context.hooks.collect(HOOK, plugin=plugin)
         found = [finding for answer in answers for finding in answer.value]
         return sorted(dict.fromkeys(found), key=lambda one: (one.file or "", one.line or 0, one.column or 0))
 

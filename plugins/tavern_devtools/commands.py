@@ -74,8 +74,8 @@ async def check(arguments: dict[str, Any], context: PluginContext) -> AsyncItera
         reports = await inspection.reports(imports=imports)
         for candidate, report in zip(found, reports, strict=True):
             wrong += len(report.problems)
-            roots = [candidate.project.root] if candidate.project is not None else []
-            found_by_all += [placed(one, candidate.folder, roots) for one in (*report.problems, *report.warnings)]
+            said, roots = [*report.problems, *report.warnings], [candidate.project.root] if candidate.project else []
+            found_by_all += said if candidate.is_wheel else [placed(one, candidate.folder, roots) for one in said]
             for output in _outputs(report, is_wheel=candidate.is_wheel) if form == "text" else ():
                 yield output
     shown = [sarif(found_by_all)] if form == "sarif" else lines(found_by_all) if form == "lines" else ()

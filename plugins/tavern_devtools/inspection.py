@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import contextlib
 import logging
+import os
 import re
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from typing import Any
 from pydantic import Field, JsonValue
 
 from tavern_devtools.api.checks import PLUGIN_CHECKS, Finding
+from tavern_devtools.checks import HOOK
 from tavern_devtools.manifests import checked_plugin
 from tavern_devtools.rules import FAULTS, OF_THE_HOST, RULES, findings
 from tavern_devtools.rules.subject import Project, Subject
@@ -59,15 +61,21 @@ class Report(Model):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A plugin to look at: its folder, and how that is shown. `entry` is the name of its entry point, where it is in
-    a project or a wheel. What is wrong already stands in `problems`; then the folder may not be there."""
+    """A plugin to look at: its folder, and how that is shown. `entry` is the name of its entry point, where it is
+    in a project or a wheel; `unpacked` is where the files of a wheel are. What is wrong already stands in
+    `problems`; then the folder may not be there."""
 
     folder: Path
     shown: str
     entry: str | None = None
     project: Project | None = None
-    is_wheel: bool = False
+    unpacked: Path | None = None
     problems: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_wheel(self) -> bool:
+        """Whether it comes out of a wheel."""
+        return self.unpacked is not None
 
 
 @contextlib.contextmanager
@@ -76,7 +84,7 @@ def candidates(path: Path) -> Iterator[list[Candidate]]:
 
     Raises `InvalidInput` for anything else.
     """
-    path = path.absolute()
+    path = Path(os.path.abspath(path))  # noqa: PTH100 (links keep their names)
     if path.is_dir():
         yield _in_folder(path)
     elif path.suffix == ".whl" and path.is_file():
@@ -153,13 +161,13 @@ def _in_wheel(path: Path, unpacked: Path) -> list[Candidate]:
 def _of_wheel(path: Path, unpacked: Path, name: str, value: str) -> Candidate:
     package = _package(value)
     if package is None:
-        return Candidate(unpacked, str(path), name, is_wheel=True, problems=[_no_package(name, value)])
+        return Candidate(unpacked, str(path), name, unpacked=unpacked, problems=[_no_package(name, value)])
     folder, problems = unpacked.joinpath(*package), []
     if not (folder / MANIFEST).is_file():
         message = f"there is no {'/'.join(package)}/{MANIFEST} in the wheel"
         hint = "let the build put the package's data files into the wheel"
         problems = [Finding(message=message, hint=hint)]
-    return Candidate(folder, f"{path} ({'.'.join(package)})", name, is_wheel=True, problems=problems)
+    return Candidate(folder, f"{path} ({'.'.join(package)})", name, unpacked=unpacked, problems=problems)
 
 
 def _entries(wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> dict[str, str]:
@@ -254,7 +262,11 @@ class Inspection:
         checked = checked_plugin(folder, info.name, is_loaded=is_loaded)
         reviewed = self._host.reviewed(info)
         notes = [] if reviewed is None else await judge.review(reviewed.model_copy(update={"judged": False}))
-        return await judge.services.get(PLUGIN_CHECKS).check(checked), notes
+        found = await judge.services.get(PLUGIN_CHECKS).check(checked)
+        hint = "`tavern --verbose` shows why; report it to who makes that plugin"
+        failed = [one.name for one in judge.plugins() if any(p.message.startswith(HOOK) for p in one.problems)]
+        unknown = [Finding(rule="host", message=f"{name} could not check the plugin", hint=hint) for name in failed]
+        return [*found, *unknown], notes
 
 
 @contextlib.contextmanager
@@ -293,6 +305,12 @@ async def _provided(host: Host, info: PluginInfo) -> dict[str, list[str]]:
     return {kind: names for kind, names in provides.items() if names}
 
 
+def _within(finding: Finding, root: Path) -> Finding:
+    """Return a finding with the path of its file within a folder."""
+    path = Path(finding.file or "")
+    return finding.model_copy(update={"file": str(path.relative_to(root))}) if path.is_relative_to(root) else finding
+
+
 def _report(candidate: Candidate, info: PluginInfo, found: list[Finding]) -> Report:
     permissions = [p.model_copy(update={"granted": p.level == "add"}) for p in info.permissions]
     if candidate.entry is not None:  # installed code is not reviewed file by file
@@ -303,6 +321,8 @@ def _report(candidate: Candidate, info: PluginInfo, found: list[Finding]) -> Rep
     found = [*host, *found]
     if info.version:  # the manifest could be read: each says the version
         found += findings(subject, (*FAULTS, *RULES))
+    if candidate.unpacked is not None:  # a folder that is gone afterwards
+        found = [_within(one, candidate.unpacked) for one in found]
     problems = [one for one in found if one.level == "error"]
     warnings = [one for one in found if one.level == "warning"]
     if info.version and candidate.entry not in (None, info.name):

@@ -41,6 +41,8 @@ def _check(folder: Path) -> list[Finding]:
 def _placed(path: Path, data: bytes, said: str) -> list[Finding]:
     if (at := _PLACE.search(said)) is not None:
         return [_finding(path, said, int(at[1]), int(at[2]))]
+    if not said.startswith("$"):  # about the file as a whole
+        return [_finding(path, said, 1, 1)]
     problems = _EACH.split(said)
     places = [tuple(int(i) if i else key for key, i in _STEP.findall(one.partition(":")[0])) for one in problems]
     marks = JsonText.of(data).marks(places)

@@ -6,6 +6,7 @@ The page's own rules are in `frontend/src/extensions/api.ts`; names of outlets a
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,11 +44,18 @@ def _check(plugin: CheckedPlugin) -> list[Finding]:
         return []
     permissions, found = plugin.part("permissions", Permissions) or Permissions(), list[Finding]()
     for folder, is_loaded in _folders(Path(plugin.root), front):
-        for path in sorted(folder.rglob("*")):
-            wanted = path.suffix in SOURCES and PACKAGES not in path.parts and path.is_file()
-            if wanted and path.stat().st_size <= MAX_FILE and not path.name.endswith(".d.ts"):
-                found += _Source(path, plugin.name, permissions, is_loaded and path.suffix not in _TYPED).findings()
+        for path in _sources(folder):
+            found += _Source(path, plugin.name, permissions, is_loaded and path.suffix not in _TYPED).findings()
     return found
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != PACKAGES)
+        for path in (Path(folder, name) for name in sorted(names)):
+            is_source = path.suffix in SOURCES and not path.name.endswith(".d.ts")
+            if is_source and path.is_file() and path.stat().st_size <= MAX_FILE:
+                yield path
 
 
 def _folders(root: Path, front: Frontend) -> Iterator[tuple[Path, bool]]:

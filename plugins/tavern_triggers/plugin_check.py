@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tavern_devtools.api.checks import CheckedPlugin, Finding
 from tavern_host import PluginContext
+from tavern_host.contracts.documents import read_document_bytes
 from tavern_host.contracts.errors import TavernError
 from tavern_tools.api.json_positions import JsonText, nearest
 from tavern_triggers.files import check, read_triggers
@@ -48,14 +49,14 @@ def _finding(path: Path, said: str) -> Finding:
     line, column = 1, 1
     if (at := _PLACE.search(said)) is not None:
         line, column = int(at[1]), int(at[2] or 1)
-    else:
+    elif "$" in said or said.startswith("there is no "):  # about what is read as JSON
         key = next((key for key in ("workflow", "agent") if said.startswith(f"there is no {key} ")), "")
         place = (key,) if key else tuple(int(i) if i else one for one, i in _STEP.findall(said.partition(": ")[0]))
         place = place if key or said.startswith("$") else _inner(said)
         try:
-            marks = JsonText.of(path.read_bytes()).marks([place, ("config", *place)])
+            marks = JsonText.of(read_document_bytes(path)).marks([place, ("config", *place)])
             line, column = nearest(marks, place if place in marks else ("config", *place))
-        except (OSError, ValueError):
+        except TavernError:  # it is gone by now
             line, column = 1, 1
     hint = next((hint for words, hint in _MEND.items() if words in said), "docs/triggers.md says what a trigger has")
     return Finding(rule="triggers", message=said, hint=hint, file=str(path), line=line, column=column)

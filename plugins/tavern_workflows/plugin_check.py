@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tavern_devtools.api.checks import CheckedPlugin, Finding
 from tavern_host.context import PluginContext
 from tavern_host.contracts.documents import read_document_file
+from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.plugins import PluginAsset
 from tavern_tools.api.json_positions import JsonText, nearest
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER, WorkflowProblem
@@ -38,7 +40,8 @@ async def check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Fi
         problems: Sequence[WorkflowProblem] = entry.problems
         if plugin.is_loaded:
             document = await asyncio.to_thread(read_document_file, entry.path)
-            problems = await context.services.get(WORKFLOW_MANAGER).check(document)
+            with suppress(InvalidInput):  # what is no document at all has the problems that it was read with
+                problems = await context.services.get(WORKFLOW_MANAGER).check(document)
         found += await asyncio.to_thread(_placed, entry, problems, plugin.name)
     return found
 

@@ -12,6 +12,7 @@ from typing import Any
 
 HOOKS = "from tavern_host import *\n\n\n"
 FRONT = {"frontend": {"type": "vanilla", "vanilla": {"entry": "index.js", "rootDir": "web"}}}
+VITE = {"frontend": {"dev": {"entry": "frontend/index.ts"}, "build": {"entry": "web/index.js"}}}
 SETUP = "export default function setup(api) {\n"
 OUT = {"id": "out", "type": "core:GroupOutput"}
 
@@ -745,6 +746,33 @@ PAGE = (
         'api.services.get("workflowManger");',
         "there is no client service 'workflowManger'",
         "did you mean workflowManager?",
+    ),
+    Mistake(
+        "an outlet in TypeScript",
+        {
+            "frontend/index.ts": "export default (api: ExtensionApi): void => {\n  api.ui.registerOutletComponent(\n"
+            "    'node:foter', h);\n};\n"
+        },
+        "frontend/index.ts",
+        3,
+        "there is no outlet 'node:foter'",
+        "did you mean node:footer?",
+        "front-end",
+        VITE,
+    ),
+    Mistake(
+        "an outlet in Vue",
+        {
+            "frontend/index.ts": "",
+            "frontend/A.vue": '<template><b>A</b></template>\n<script setup lang="ts">\n'
+            'api.ui.wrapComponent("ui:StatusBar", (one: Component) => one)\n</script>\n',
+        },
+        "frontend/A.vue",
+        3,
+        'wrapComponent("ui:StatusBar") needs a permission',
+        'add "ui:StatusBar" to permissions.ui.wrap',
+        "front-end",
+        VITE,
     ),
 )
 

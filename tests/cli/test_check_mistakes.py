@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,65 @@ def test_what_would_not_be_in_the_wheel_is_named(tmp_path: Path) -> None:
                 texts = [text for one in report["problems"] for text in (one["message"], one["hint"])]
                 assert [text for text in texts if not HAN.search(chinese.say(text))] == []
                 assert {one["rule"] for one in report["problems"]} <= {"wheel"}
+
+
+MANY = """\
+name: acme-inn
+displayName: 5
+version: one
+nodez: {entry: ./nodes}
+tools: {entry: ./tools}
+agents: {entry: ./agents}
+configOptions:
+  - {key: extensions.other.a, type: string, label: A}
+permissions:
+  hooks: ["hook:server:host:starup"]
+  ui: {inject: ["node:foter"]}
+"""
+
+
+def test_all_mistakes_of_a_plugin_are_said_at_once(tmp_path: Path) -> None:
+    files = {"plugin.yaml": MANY, "agents/a.json": "{", "a.py": "def tavern_startup(): ...\n"}
+    ran = tavern("plugins", "check", write_plugin(tmp_path / "acme_inn", files), "--format", "lines", cwd=tmp_path)
+    assert ran.code == 1
+    places = [line.partition(": ")[0] for line in ran.out.splitlines()]
+    manifest = [place.rpartition(":")[0] for place in places if "plugin.yaml" in place]
+    assert manifest == [f"acme_inn/plugin.yaml:{line}" for line in (2, 3, 4, 8, 5, 10, 11)]
+    assert any(place.startswith("acme_inn/agents/a.json:") for place in places), "what can be read is checked"
+
+
+ODD = {"deep": "[" * 100_000, "null": "null", "nan": '{"a": NaN}'}
+KINDS = {"tools": ".tool.json", **dict.fromkeys(("workflows", "agents", "knowledge", "triggers"), ".json")}
+
+
+def test_files_in_every_form_are_named_and_keep_nothing_else_from_being_checked(tmp_path: Path) -> None:
+    folder = write_plugin(tmp_path / "acme", {"web/index.js": "f("}, **{key: {"entry": f"./{key}"} for key in KINDS})
+    for kind, suffix in KINDS.items():
+        (folder / kind).mkdir()
+        for name, text in ODD.items():
+            (folder / kind / f"{name}{suffix}").write_text(text)
+        (folder / kind / f"bytes{suffix}").write_bytes(b"\xff\xfe")
+        os.mkfifo(folder / kind / f"pipe{suffix}")
+        (folder / kind / f"link{suffix}").symlink_to("/etc/passwd")
+    (report,) = tavern("plugins", "check", folder, "--json").json()["plugins"]
+    named = {str(Path(one["file"]).relative_to(folder)) for one in report["problems"] if one["rule"] in KINDS}
+    with Failures() as failures:
+        for kind, suffix in KINDS.items():
+            for name in (*ODD, "bytes", "pipe", "link"):
+                with failures.row(f"{kind}/{name}"):
+                    assert f"{kind}/{name}{suffix}" in named
+    assert [one for one in report["problems"] if one["rule"] == "host"] == []
+
+
+def test_files_of_a_wheel_are_named_as_they_are_in_it(tmp_path: Path) -> None:
+    manifest = "name: acme-inn\ndisplayName: Inn\nversion: 1.0.0\ndescription: Fine.\ntools: {entry: ./tools}\n"
+    entry = "[tavern_host.plugins]\nacme-inn = acme_inn\n"
+    files = {"acme_inn/plugin.yaml": manifest, "acme_inn/tools/a.tool.json": "{", "a.dist-info/entry_points.txt": entry}
+    with zipfile.ZipFile(tmp_path / "acme_inn-1.0.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    ran = tavern("plugins", "check", tmp_path / "acme_inn-1.0.0-py3-none-any.whl", "--format", "lines")
+    assert ran.out.startswith("acme_inn/tools/a.tool.json:1:2: error: is not JSON")
 
 
 def test_findings_are_shown_to_editors_and_ci(tmp_path: Path) -> None:

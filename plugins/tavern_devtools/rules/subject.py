@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,11 +47,17 @@ class Subject:
 
     def files(self, *suffixes: str) -> Iterator[Path]:
         """Yield the plugin's files with these suffixes, in order."""
-        for path in sorted(self.folder.rglob("*")):
-            inner = path.relative_to(self.folder)
-            is_wanted = path.suffix in suffixes and not _LEFT_OUT & set(inner.parts)
-            if is_wanted and path.is_file() and path.stat().st_size <= MAX_FILE:
+        for path in self._all_files:
+            if path.suffix in suffixes and path.is_file() and path.stat().st_size <= MAX_FILE:
                 yield path
+
+    @cached_property
+    def _all_files(self) -> list[Path]:
+        found = []
+        for folder, folders, names in os.walk(self.folder):
+            folders[:] = [name for name in folders if name not in _LEFT_OUT]  # with what a front end is built of
+            found += [Path(folder, name) for name in names]
+        return sorted(found)
 
     @property
     def was_imported(self) -> bool:

@@ -43,16 +43,16 @@ def _by_hatchling(project: Project, folder: Path, wanted: list[Path]) -> Iterato
     except ImportError:  # it is there where plugins are built
         return
     try:
-        included = {Path(one.path) for one in WheelBuilder(str(project.root)).recurse_included_files()}
+        included = {Path(one.path).resolve() for one in WheelBuilder(str(project.root)).recurse_included_files()}
     except Exception as error:  # of the settings: hatchling says what is wrong
         yield Problem(
             message=f"hatchling cannot build it: {error}", hint="mend it there", file="pyproject.toml", line=1
         )
         return
     for path in wanted:
-        if path not in included:
+        if path.resolve() not in included:
             hint = f'name the package under [tool.hatch.build.targets.wheel]: packages = ["{_inner(project, folder)}"]'
-            if folder / MANIFEST in included or path.suffix == ".py":
+            if (folder / MANIFEST).resolve() in included or path.suffix == ".py":
                 hint = "say so under [tool.hatch.build]: artifacts, or take it out of .gitignore and `exclude`"
             yield _missing(project, path, hint)
 
