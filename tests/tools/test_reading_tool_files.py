@@ -373,10 +373,10 @@ def test_files_are_checked_without_a_host(tmp_path: Path) -> None:
     found = check(paths, Around(), unserved)
     assert [str(p).replace(f"{tmp_path}/", "") for p in found] == [
         "empty: there is no *.tool.json in it",
-        "tools/a.tool.json: there is no node core:Uper (did you mean core:Upper?)",
+        "tools/a.tool.json:1:61: there is no node core:Uper (did you mean core:Upper?)",
         "tools/d.tool.json:1:8: is not JSON: Expecting value",
-        "tools/e.tool.json: there is no service plugin",
+        "tools/e.tool.json:1:63: there is no service plugin",
         "absent.tool.json: there is no file absent.tool.json",
-        'tools/a.tool.json: the tool "a" is defined in tools/b.tool.json, too',
-        'tools/b.tool.json: the tool "a" is defined in tools/a.tool.json, too',
+        'tools/a.tool.json:1:2: the tool "a" is defined in tools/b.tool.json, too',
+        'tools/b.tool.json:1:2: the tool "a" is defined in tools/a.tool.json, too',
     ]

@@ -247,14 +247,18 @@ async def test_what_is_absent_or_never_right_is_told(bench: Any) -> None:
     lines = [line.rpartition("/tools/")[2] for line in said.lines]
     expected = [
         "h.json: is not read: the name of a tool file ends with .tool.json",
-        "a.tool.json: there is no node core:UperCase (did you mean core:UpperCase",
-        "b.tool.json: there is no workflow absent",
-        "d.tool.json: there is no service 'plugin'",
-        "e.tool.json: there is no method of plugins 'gte'; did you mean get?",
+        "a.tool.json:1:61: there is no node core:UperCase (did you mean core:UpperCase",
+        "b.tool.json:1:67: there is no workflow absent",
+        "d.tool.json:1:63: there is no service 'plugin'",
+        "e.tool.json:1:84: there is no method of plugins 'gte'; did you mean get?",
         "f.tool.json:1:161: $.parameters.properties.count.default: is not what the schema allows: "
         '"3" is not of type "integer"',
         'f.tool.json:1:192: $.parameters.required[0]: "ulr" is no property, so no call is right (did you mean url?)',
-        *("g.tool.json: there is no tool absent", "g.tool.json: there is no service plugin", "7 problems found"),
+        *(
+            "g.tool.json:1:136: there is no tool absent",
+            "g.tool.json:1:151: there is no service plugin",
+            "7 problems found",
+        ),
     ]
     assert [line[: len(wanted)] for line, wanted in zip(lines, expected, strict=True)] == expected, lines
     assert said.exit_code == 1
@@ -271,6 +275,6 @@ async def test_a_folder_that_no_manifest_names_is_told(tmp_path: Path) -> None:
     async with Host(tmp_path / "p", plugins=[plugin], trust=["acme"]) as host:
         said = [output.text async for output in host.registrations.commands["tools check"].call({"path": []})]
     [script, folder, verdict] = filter(None, said)
-    assert script.endswith("a.tool.json: there is no script 'absent.py' in the folder scripts of the project")
+    assert script.endswith("a.tool.json:1:62: there is no script 'absent.py' in the folder scripts of the project")
     assert folder == f"{plugin}/tools: is not read: the manifest of acme does not name it (tools: {{entry: ./tools}})"
     assert verdict == "2 problems found"

@@ -139,7 +139,7 @@ def check(
     for same in by_name.values():
         for definition in same if len(same) > 1 else ():
             others = " and ".join(other.source for other in same if other is not definition)
-            problems.append(_of(definition, f'the tool "{definition.id}" is defined in {others}, too'))
+            problems.append(_of(definition, f'the tool "{definition.id}" is defined in {others}, too', of=_ID))
     return problems
 
 
@@ -179,18 +179,23 @@ def missing_parts(
             yield f"there is no tool {name}{did_you_mean(name, checked)}"
 
 
-def _of(definition: ToolDefinition, message: str) -> ToolProblem:
-    """Return a problem of a file that can be used, with the place of what it names in the file."""
+def _of(definition: ToolDefinition, message: str, of: re.Pattern[str] | None = None) -> ToolProblem:
+    """Return a problem of a file that can be used, with its place: where a pattern is found, else what it names."""
     try:
         text = Path(definition.source).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ToolProblem(message=message, file=definition.source)
-    named = [one for one in _VALUE.finditer(text) if one[1] in message or f" {one[1].partition(':')[2]}" in message]
+    named = [
+        one
+        for one in (of or _VALUE).finditer(text)
+        if of is not None or one[1] in message or f" {one[1].partition(':')[2]}" in message
+    ]
     at = max(named, key=lambda one: (f"'{one[1]}'" in message, len(one[1]))).start(1) if named else 0
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     return ToolProblem(message=message, file=definition.source, line=line, column=column)
 
 
+_ID = re.compile(r'("(?:id|toolId)"\s*:)')
 _VALUE = re.compile(r'(?<!"type": )(?<!"type":)(?<=[:\[,\s])"([^"\\]{3,})"(?!\s*:)')
 """A text in JSON that is no key, nor a kind of implementation."""
 
