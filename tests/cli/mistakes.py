@@ -30,7 +30,8 @@ def yaml(text: str) -> dict[str, str]:
 
 def tool(lines: str) -> dict[str, str]:
     """Return a tool file with these lines from the third on."""
-    return {"tools/a.tool.json": f'{{\n  "id": "NAME:a",\n{lines}\n}}\n'}
+    last = '"description": "A text that is longer than any name."'
+    return {"tools/a.tool.json": f'{{\n  "id": "NAME:a",\n{lines},\n  {last}\n}}\n'}
 
 
 def workflow(*nodes: dict[str, Any], **more: Any) -> dict[str, str]:

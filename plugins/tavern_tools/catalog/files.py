@@ -20,7 +20,7 @@ from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.contracts.wire import without_surrogates
 from tavern_host.storage.file_watch import file_stamps
 from tavern_tools.api.json_positions import JsonText, nearest
-from tavern_tools.catalog.definitions import Finding, dependency, read_definition
+from tavern_tools.catalog.definitions import DEPENDENCY_KINDS, Finding, dependency, read_definition
 from tavern_tools.catalog.schemas import Location
 
 SUFFIX = ".tool.json"
@@ -185,14 +185,17 @@ def _of(definition: ToolDefinition, message: str, of: re.Pattern[str] | None = N
         text = Path(definition.source).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return ToolProblem(message=message, file=definition.source)
-    named = [
-        one
-        for one in (of or _VALUE).finditer(text)
-        if of is not None or one[1] in message or f" {one[1].partition(':')[2]}" in message
-    ]
+    named = [one for one in (of or _VALUE).finditer(text) if of is not None or _is_named(one[1], message)]
     at = max(named, key=lambda one: (f"'{one[1]}'" in message, len(one[1]))).start(1) if named else 0
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     return ToolProblem(message=message, file=definition.source, line=line, column=column)
+
+
+def _is_named(value: str, message: str) -> bool:
+    """Return whether a message is about a text of a file: as it is, or without the kind that stands before it."""
+    kind, colon, name = value.partition(":")
+    is_inner = any(word in value for word in re.findall(r"'([^']{3,})'", message))  # as a script in its command
+    return value in message or is_inner or (bool(colon) and kind in DEPENDENCY_KINDS and f" {name}" in message)
 
 
 _ID = re.compile(r'("(?:id|toolId)"\s*:)')
