@@ -29,7 +29,7 @@ from helpers.repetition import Failures
 from pydantic import TypeAdapter
 
 import tavern_host
-from tavern_devtools.api.checks import CheckedPlugin, Finding
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_host import PLUGINS, CallContext, Host, NodeDefinition, Principal, ToolDefinition, ToolImplementation
 from tavern_host.cli import terminal
 from tavern_host.contracts.accounts import Login, SettledWork, WorkFilter

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tavern_agents.runtime import Runtime
     from tavern_agents.store import AgentStore
     from tavern_agents.tracing import Tracer
-    from tavern_devtools.api.checks import CheckedPlugin, Finding
+    from tavern_devtools.api.findings import CheckedPlugin, Finding
 
 _LATER = 0.3
 """Seconds after the start, in which the host can answer for the first time."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from tavern_agents.api.agents import AgentProblem
 from tavern_agents.profile_checks import check_profiles
 from tavern_agents.profiles import read_profiles
-from tavern_devtools.api.checks import CheckedPlugin, Finding
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_host.context import PluginContext
 from tavern_host.contracts.plugins import PluginAsset
 

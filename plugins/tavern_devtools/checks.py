@@ -7,13 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tavern_devtools.api.checks import (
-    PLUGIN_CHECKS,
-    CheckedPlugin,
-    Finding,
-    PluginChecks,
-    PluginFindings,
-)
+from tavern_devtools.api.checks import PLUGIN_CHECKS, PluginChecks, PluginFindings
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_devtools.manifests import checked_plugin
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from tavern_devtools.api.checks import Finding
+from tavern_devtools.api.findings import Finding
 from tavern_devtools.formats import lines, placed, sarif
 from tavern_devtools.inspection import Report, candidates, inspected
 from tavern_devtools.parts import PARTS, combined

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tavern_devtools.api.checks import Finding
+from tavern_devtools.api.findings import Finding
 from tavern_host import __version__
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import MANIFEST

@@ -22,7 +22,8 @@ from typing import Any
 
 from pydantic import Field, JsonValue
 
-from tavern_devtools.api.checks import PLUGIN_CHECKS, Finding
+from tavern_devtools.api.checks import PLUGIN_CHECKS
+from tavern_devtools.api.findings import Finding
 from tavern_devtools.checks import HOOK
 from tavern_devtools.manifests import checked_plugin
 from tavern_devtools.rules import FAULTS, OF_THE_HOST, RULES, findings

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tavern_devtools.api.checks import CheckedPlugin
+from tavern_devtools.api.findings import CheckedPlugin
 from tavern_host.contracts.manifest import ENTRY_FILES, Entry
 from tavern_host.contracts.plugins import MANIFEST
 

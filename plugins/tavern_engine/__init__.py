@@ -17,7 +17,7 @@ from tavern_host.contracts.nodes import NodeDefinition
 from tavern_host.contracts.plugins import all_started
 
 if TYPE_CHECKING:
-    from tavern_devtools.api.checks import CheckedPlugin, Finding
+    from tavern_devtools.api.findings import CheckedPlugin, Finding
     from tavern_engine.engine import Engine
     from tavern_engine.journal.run_store.store import ProjectRuns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_devtools.api.checks import CheckedPlugin, Finding, found_by
+from tavern_devtools.api.findings import CheckedPlugin, Finding, found_by
 from tavern_engine import EngineState
 from tavern_host.context import PluginContext
 

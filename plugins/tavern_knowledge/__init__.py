@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl
 
 if TYPE_CHECKING:
-    from tavern_devtools.api.checks import CheckedPlugin, Finding
+    from tavern_devtools.api.findings import CheckedPlugin, Finding
 
 
 @hookimpl

@@ -6,7 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from tavern_devtools.api.checks import CheckedPlugin, Finding
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_host.contracts.errors import InvalidInput
 from tavern_knowledge.files import BaseFolder, check_id, parse
 from tavern_tools.api.json_positions import JsonText, nearest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tavern_host import PluginContext, RouteInfo, hookimpl
 
 if TYPE_CHECKING:
-    from tavern_devtools.api.checks import CheckedPlugin, Finding
+    from tavern_devtools.api.findings import CheckedPlugin, Finding
 
 
 class State:

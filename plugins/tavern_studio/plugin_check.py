@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tavern_devtools.api.checks import CheckedPlugin, Finding
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_host.contracts.manifest import CLIENT_HOOKS, PACKAGES, Frontend, Permissions, canonical
 from tavern_host.contracts.names import suggest
 from tavern_host.contracts.ui import outlet_base, unknown_target

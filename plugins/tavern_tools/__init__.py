@@ -21,7 +21,7 @@ from tavern_host.sdk.decorator import hookimpl
 from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
-    from tavern_devtools.api.checks import CheckedPlugin, Finding
+    from tavern_devtools.api.findings import CheckedPlugin, Finding
     from tavern_tools.calls.streams import Streams
     from tavern_tools.catalog.registry import Registry
     from tavern_tools.manager import Tools

@@ -11,7 +11,7 @@ from tavern_host import CallContext, CommandInfo, PluginContext, RouteInfo, Serv
 from tavern_host.contracts.accounts import SettledWork, WorkFilter
 
 if TYPE_CHECKING:
-    from tavern_devtools.api.checks import CheckedPlugin, Finding
+    from tavern_devtools.api.findings import CheckedPlugin, Finding
     from tavern_triggers.service import Triggers
 
 

@@ -6,7 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
-from tavern_devtools.api.checks import CheckedPlugin, Finding
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_host import PluginContext
 from tavern_host.contracts.documents import read_document_bytes
 from tavern_host.contracts.errors import TavernError

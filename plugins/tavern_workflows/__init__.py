@@ -17,7 +17,7 @@ from tavern_host import (
 )
 
 if TYPE_CHECKING:
-    from tavern_devtools.api.checks import CheckedPlugin, Finding
+    from tavern_devtools.api.findings import CheckedPlugin, Finding
 
 _LATER = 2.0
 """Seconds after the start, in which the host can answer for the first time."""

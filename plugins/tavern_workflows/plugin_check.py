@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tavern_devtools.api.checks import CheckedPlugin, Finding
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_host.context import PluginContext
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.errors import InvalidInput

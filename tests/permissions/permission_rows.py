@@ -22,7 +22,8 @@ from pydantic import BaseModel
 
 from tavern_agents.api.agents import AgentRequest
 from tavern_agents.api.histories import HistoryExport
-from tavern_devtools.api.checks import PLUGIN_CHECKS, CheckedPlugin
+from tavern_devtools.api.checks import PLUGIN_CHECKS
+from tavern_devtools.api.findings import CheckedPlugin
 from tavern_engine.api.clusters import RemoteGroup, RemoteNode, Values
 from tavern_engine.api.runs import RUN_STORE, RunEnd, RunEntry
 from tavern_host import AGENT_RUNTIME, EXECUTION_ENGINE, LLM, NODE_MANAGER, SETTINGS, TOOL_MANAGER

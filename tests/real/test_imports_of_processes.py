@@ -144,13 +144,14 @@ asyncio.run(main())"""
     loaded = {name for name in json.loads(run_python(code, cwd=tmp_path)) if ".api." in name}
     loaded = {name for name in loaded if name.startswith("tavern_")}
     assert {name.partition(".")[0] for name in loaded} == {
+        "tavern_devtools",
         "tavern_llm",
         "tavern_scripts",
         "tavern_tools",
         "tavern_triggers",
     }
     services = {"tavern_tools.api.tools", "tavern_tools.api.toolfiles", "tavern_tools.api.systemtools"}
-    assert loaded & {*services, "tavern_triggers.api.triggers"} == set()
+    assert loaded & {*services, "tavern_triggers.api.triggers", "tavern_devtools.api.checks"} == set()
 
 
 def test_a_warm_server_has_what_its_routes_name(tmp_path: Path) -> None:

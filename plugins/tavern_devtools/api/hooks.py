@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_devtools.api.checks import CheckedPlugin, Finding
+from tavern_devtools.api.findings import CheckedPlugin, Finding
 from tavern_host.context import PluginContext
 from tavern_host.contracts.hooks import hookspec
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 
-from tavern_devtools.api.checks import Finding
+from tavern_devtools.api.findings import Finding
 from tavern_devtools.rules.subject import Subject
 from tavern_host.contracts.plugins import Problem
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tavern_devtools.api.checks import CheckedPlugin
+from tavern_devtools.api.findings import CheckedPlugin
 from tavern_devtools.manifests import checked_plugin
 from tavern_devtools.rules.subject import Project, Subject
 from tavern_host.contracts.manifest import Frontend

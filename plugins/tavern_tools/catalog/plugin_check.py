@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
-from tavern_devtools.api.checks import CheckedPlugin, Finding, found_by
+from tavern_devtools.api.findings import CheckedPlugin, Finding, found_by
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import PLUGINS
