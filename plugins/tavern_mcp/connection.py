@@ -35,7 +35,7 @@ from tavern_mcp.approvals import Approvals, Approved, content_of
 from tavern_mcp.declarations import Declared
 from tavern_mcp.resources import MOST_TOOLS, all_of, keep_resources
 from tavern_mcp.transport import Run, Streams, http_streams, paced, program_streams, run_plain
-from tavern_scripts.api.scripts import SCRIPT_EXECUTION, SandboxOutput
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, PackagedProgram, SandboxOutput
 from tavern_tools.api.toolcalls import Report, current_report
 
 T = TypeVar("T")
@@ -155,9 +155,13 @@ class Connection:
     async def _connected(self, stack: contextlib.AsyncExitStack) -> Client:
         """Return a session, for as long as the stack is open. Raises whatever goes wrong."""
         seconds, self._odd = self.declared.server.start_seconds, ""
+        await self._check_approved()
+        package = self.declared.server.package  # which is fetched in its own time
+        scripts = self._context.services.get(SCRIPT_EXECUTION)
+        packaged = None if package is None else await scripts.install(package)
         try:
             async with asyncio.timeout(seconds):
-                client = await stack.enter_async_context(self._opened(await self._transport()))
+                client = await stack.enter_async_context(self._opened(await self._transport(packaged)))
                 await self._note(client)
                 return client
         except TimeoutError:
@@ -174,7 +178,8 @@ class Connection:
             cache=None,
         )
 
-    async def _transport(self) -> AbstractAsyncContextManager[Streams]:
+    async def _check_approved(self) -> None:
+        """Note a server of the operator as approved. Raises `Forbidden` for one of a project that is not."""
         declared = self.declared
         approved = self._approvals.of(declared.name)
         digest = await asyncio.to_thread(declared.digest)
@@ -182,13 +187,16 @@ class Connection:
             if not declared.is_trusted:
                 raise Forbidden(f"it is not approved as it is now: tavern mcp approve {declared.name}")
             self._approvals.change(declared.name, lambda _: Approved(digest=digest))
+
+    async def _transport(self, packaged: PackagedProgram | None) -> AbstractAsyncContextManager[Streams]:
+        declared = self.declared
         if (url := declared.server.url) is not None:
             headers, self._proxy = declared.values(declared.server.headers), self._context.http.proxy(url)
             return http_streams(url, headers, declared.server.seconds, self._proxy, self._lost)
-        return program_streams(await asyncio.to_thread(self._run), self._lost)
+        return program_streams(await asyncio.to_thread(self._run, packaged), self._lost)
 
-    def _run(self) -> Run:
-        request = self.declared.program()
+    def _run(self, packaged: PackagedProgram | None) -> Run:
+        request = self.declared.program(packaged)
         if not self.declared.server.sandbox:
             return lambda stdin: run_plain(request, stdin)
         scripts = self._context.services.get(SCRIPT_EXECUTION)

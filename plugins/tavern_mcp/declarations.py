@@ -20,8 +20,9 @@ from tavern_host.context import PluginContext, Project
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
-from tavern_scripts.api.scripts import ProgramRequest
+from tavern_scripts.api.scripts import PackagedProgram, ProgramPackage, ProgramRequest
 
+_REGISTRIES = {"npm": "npm's registry", "pypi": "PyPI"}
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 _MOST_FILES, _MOST_BYTES = 5_000, 256 << 20
 """How much of a project one server may see: more could not be reviewed."""
@@ -34,7 +35,8 @@ class FromEnvironment(Model):
 
 
 class Server(Model):
-    """How a server is reached: a `command` with `args`, or a `url`. Paths of a project's server go from the project.
+    """How a server is reached: a `command` with `args`, the program of a package of `npm` or `pypi`, of which `command`
+    says which where there are several, or a `url`. Paths of a project's server go from the project.
 
     `read`, `write` and `hosts` are what it gets of this machine besides its own program; without `sandbox`, everything.
     `seconds` is the time limit of a call, `start_seconds` that for connecting. `read_only` are patterns of tools that
@@ -43,6 +45,8 @@ class Server(Model):
     """
 
     command: str | None = None
+    npm: str | None = Field(default=None, min_length=1, max_length=300)
+    pypi: str | None = Field(default=None, min_length=1, max_length=300)
     args: list[str] = Field(default_factory=list)
     env: dict[str, str | FromEnvironment] = Field(default_factory=dict)
     url: str | None = Field(default=None, pattern=r"^https?://")
@@ -59,6 +63,13 @@ class Server(Model):
     sampling: Literal["ask", "allow", "refuse"] = "ask"
     elicitation: Literal["ask", "refuse"] = "ask"
     resources: Literal["knowledge"] | None = None
+
+    @property
+    def package(self) -> ProgramPackage | None:
+        """The package whose program it is."""
+        if (name := self.npm or self.pypi) is None:
+            return None
+        return ProgramPackage(registry="npm" if self.npm else "pypi", package=name, program=self.command)
 
 
 @dataclass(frozen=True)
@@ -82,8 +93,9 @@ class Declared:
     def problem(self) -> str | None:
         """Return why it cannot be used as it is set up, or None."""
         server = self.server
-        if (server.command is None) == (server.url is None):
-            return 'it needs either a "command" or a "url"'
+        ways = [one for one in (server.npm, server.pypi, server.url) if one is not None]
+        if len(ways) > 1 or not (ways or server.command) or (server.command and server.url):
+            return 'it needs one of "command", "npm", "pypi" and "url"'
         if self.is_trusted:
             return None
         taken = [part for part in (*server.env.values(), *server.headers.values()) if not isinstance(part, str)]
@@ -106,25 +118,32 @@ class Declared:
                     digest.update(f"{file}\0{file_digest(opened, 'sha256').hexdigest()}\n".encode())
         return digest.hexdigest()
 
-    def program(self) -> ProgramRequest:
-        """Return the program of the server and what it may reach. Blocking. Raises `Misconfigured` if it is missing."""
+    def program(self, packaged: PackagedProgram | None = None) -> ProgramRequest:
+        """Return the program of the server, that of its package where it is one, and what it may reach. Blocking.
+        Raises `Misconfigured` if it is missing."""
         server, command = self.server, self.server.command or ""
-        found = command if Path(command).is_absolute() else shutil.which(command)
-        if not self.is_trusted and "/" in command:
-            found = str(self._place(command))
-        if found is None or not os.access(found, os.X_OK):
-            raise Misconfigured(f"there is no program {command!r}")
+        argv = [self._found(command)] if packaged is None else packaged.argv
         read = [str(self._place(path)) for path in server.read]
         if not self.is_trusted:
             read += [str(self._place(word)) for word in self._words()]
+        if packaged is not None:
+            read.append(packaged.folder)
         return ProgramRequest(
-            argv=[found, *(str(self._place(word)) if word in self._words() else word for word in server.args)],
+            argv=[*argv, *(str(self._place(word)) if word in self._words() else word for word in server.args)],
             environment=self.values(server.env),
             folder=str(self._place(server.folder)) if server.folder else "/tmp",
             read=list(dict.fromkeys(read)),
             write=[str(self._place(path)) for path in server.write],
             hosts=server.hosts,
         )
+
+    def _found(self, command: str) -> str:
+        found = command if Path(command).is_absolute() else shutil.which(command)
+        if not self.is_trusted and "/" in command:
+            found = str(self._place(command))
+        if found is None or not os.access(found, os.X_OK):
+            raise Misconfigured(f"there is no program {command!r}")
+        return found
 
     def values(self, entries: Mapping[str, str | FromEnvironment]) -> dict[str, str]:
         """Return values with those of the host's environment. Raises `Misconfigured` for one that is not set."""
@@ -138,7 +157,13 @@ class Declared:
         server = self.server
         if server.url is not None:
             return [f"reaches {server.url}", *(f"sends the header {name}" for name in server.headers)]
-        lines = [f"runs {shlex.join([server.command or '', *server.args])}"]
+        words = [*([server.command] if server.command else []), *server.args]
+        lines = [f"runs {shlex.join(words)}"]
+        if server.package is not None:
+            about = f" with {shlex.join(words)}" if words else ""
+            lines = [
+                f"installs {server.package.package} from {_REGISTRIES[server.package.registry]}, and runs it{about}"
+            ]
         lines += [f"sets {key}" + ("" if self.is_trusted else f"={one}") for key, one in server.env.items()]
         if not server.sandbox:
             return [*lines, "WITHOUT A SANDBOX: with all rights of the host's user"]
@@ -152,13 +177,13 @@ class Declared:
 
     def _words(self) -> list[str]:
         """Return the arguments that name something of the project, of a project's server."""
-        if self.is_trusted or self.server.command is None:
+        if self.is_trusted or self.server.url is not None:
             return []
         words = [word for word in self.server.args if word and not word.startswith("-")]
         return [word for word in words if self._place(word).is_relative_to(self._root) and self._place(word).exists()]
 
     def _files(self) -> Iterator[Path]:
-        command = self.server.command or ""
+        command = "" if self.server.package is not None else self.server.command or ""
         seen = [*self._words(), *self.server.read, *([command] if "/" in command else [])]
         count = size = 0
         for place in sorted({self._place(path) for path in seen}):

@@ -26,6 +26,8 @@ from tavern_scripts import State
 from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.api.scripts import (
     BackendReport,
+    PackagedProgram,
+    ProgramPackage,
     ProgramRequest,
     RunnableLanguage,
     SandboxLaunch,
@@ -151,6 +153,11 @@ class Scripts(ScriptExecution):
         finally:
             work.cancel()
             await to_the_end(asyncio.wait([work]))
+
+    async def install(self, wanted: ProgramPackage, *, call: CallContext | None = None) -> PackagedProgram:
+        """Install the package of a program; see the interface."""
+        chosen, policy = await self._sandboxes.chosen(), self._planner.policy()
+        return await self._extras.program(wanted, chosen.backend, build_scripts=policy.build_scripts)
 
     async def converse(
         self, request: ProgramRequest, stdin: AsyncIterator[bytes], *, call: CallContext | None = None

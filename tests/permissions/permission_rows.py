@@ -467,6 +467,8 @@ async def _arguments(stage: Stage, interface: type[ServiceInterface], method: st
         return [*([WORKER] if method == "set_stealable" else []), stage.kept.id]
     if name == "accounts.log_in":
         return list(await _user(stage))
+    if name == "scriptExecution.install":
+        return [ProgramPackage(registry="npm", package="../etc")]  # that is no package: nothing is fetched
     if name == "scriptExecution.converse":
         return [ProgramRequest(argv=["/bin/echo", "hello"]), _nothing()]
     if name == "settings.save":

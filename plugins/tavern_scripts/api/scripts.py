@@ -266,6 +266,22 @@ class ProgramRequest(Model):
     hosts: list[str] = Field(default_factory=list)
 
 
+class ProgramPackage(Model):
+    """A program that a package of npm (`@scope/name@1.2`) or PyPI (`name==1.2`) brings: by default the one that is
+    called as the package is, or the only one."""
+
+    registry: Literal["npm", "pypi"]
+    package: str = Field(min_length=1, max_length=300)
+    program: str | None = None
+
+
+class PackagedProgram(Model):
+    """How the program of a package is started, its arguments apart, and the folder that it needs to see."""
+
+    argv: list[str]
+    folder: str
+
+
 class SandboxLaunch(Model):
     """A program to be run inside of a sandbox. All paths but the sources of mounts are those inside.
 
@@ -347,7 +363,7 @@ async def no_input() -> AsyncIterator[bytes]:
         yield piece
 
 
-class ScriptExecution(ServiceInterface, name="scriptExecution", version=2):
+class ScriptExecution(ServiceInterface, name="scriptExecution", version=3):
     """Runs scripts, each in a sandbox of its own. A script that fails, or is refused, is a result and never a raise;
     `InvalidInput` and `NotFound` are for requests that mean nothing: no script, no language, a file that is not there.
     """
@@ -390,6 +406,19 @@ class ScriptExecution(ServiceInterface, name="scriptExecution", version=2):
 
         Raises `ServiceUnavailable` where no sandbox holds, `InvalidInput` for a program that cannot be run, and
         `Forbidden` for hosts that the policy does not allow.
+        """
+
+    @acts(
+        "scriptExecution:program",
+        "Run any program of this machine in the sandbox, with the files and folders that the plugin names.",
+        level="override",
+        since=3,
+    )
+    async def install(self, wanted: ProgramPackage, *, call: CallContext | None = None) -> PackagedProgram:
+        """Return the program of a package for `converse`. The package is installed where it is not there yet, in the
+        sandbox, as dependencies of scripts are: nothing of it runs, and the indexes of the machine alone are reached.
+        Without a version it is the newest of that time. Raises `InvalidInput` for what names no package, and
+        `Misconfigured` with what the installer says.
         """
 
     @reads

@@ -9,10 +9,19 @@ from pathlib import Path
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
-from tavern_scripts.api.scripts import SandboxMount, ScriptBackend, ScriptErrorType, ScriptLanguage
+from tavern_host.contracts.errors import Misconfigured
+from tavern_scripts.api.scripts import (
+    PackagedProgram,
+    ProgramPackage,
+    SandboxMount,
+    ScriptBackend,
+    ScriptErrorType,
+    ScriptLanguage,
+)
 from tavern_scripts.environments.environments import Environment, Environments
 from tavern_scripts.environments.in_sandbox import environments_in, record_connection
 from tavern_scripts.environments.manifests import Manifest, Manifests
+from tavern_scripts.environments.programs import manifest_of, program_of
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_access import ProxyAccess, proxy_access
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits
@@ -72,6 +81,20 @@ class RunResources:
         proxy = Proxy(hosts, ProxyLimits(), record, budget=self._budget, upstream=self._context.http.proxy)
         path = await stack.enter_async_context(proxy)
         return proxy_access(path, (await self._interpreters.find("python")).program)
+
+    async def program(self, wanted: ProgramPackage, backend: ScriptBackend, *, build_scripts: bool) -> PackagedProgram:
+        """Install the package of a program where it is not there yet. Raises `InvalidInput`, `Misconfigured`."""
+        _, environments = self._environments(build_scripts, backend)
+        self._prune(environments)
+        try:
+            python = await self._interpreters.find("python")
+            interpreter = python if wanted.registry == "pypi" else await self._interpreters.find("nodejs")
+            if interpreter.inside:
+                raise Misconfigured(f"{wanted.package} is for programs of this machine; the sandbox brings its own")
+            built = await environments.ready(manifest_of(wanted), interpreter, self._context.log.info, python=python)
+        except Refused as refused:
+            raise Misconfigured(str(refused), log=refused.error.details) from None
+        return await asyncio.to_thread(program_of, wanted, built.path, interpreter.program)
 
     async def _environment(self, plan: Plan, folder: Path, backend: ScriptBackend, say: Progress) -> Environment | None:
         """Return the environment with the dependencies of a script, or None where it has none. Raises `Refused`."""
