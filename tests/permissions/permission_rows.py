@@ -42,7 +42,7 @@ from tavern_host.storage.databases import SHARED_DATABASES, SharedDatabases, Sql
 from tavern_knowledge.api.knowledge import KnowledgeEntry
 from tavern_llm.api.llm import ChatMessage, LlmRequest
 from tavern_operations.api.metrics import METRICS
-from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ProgramRequest, ScriptRequest
+from tavern_scripts.api.scripts import SCRIPT_EXECUTION, ProgramPackage, ProgramRequest, ScriptRequest
 from tavern_tools.api.projectfiles import PROJECT_FILES, ProjectFiles
 from tavern_tools.api.toolcalls import ToolCallRequest
 from tavern_tools.api.toolfiles import ToolSource
