@@ -592,6 +592,7 @@ _ASKED_FOR_NOTHING = {
         "import_history load get_history load_branch children tree export_history",
         "executionEngine": "output get show wait",
         "knowledgeBase": "header list_entries get put write delete export_base",
+        "scriptExecution": "install",
         "llm": "embed",  # the scripted adapter cannot
         "projectFiles": "write_blob",
         "runStore": "get batches contents content",
