@@ -44,6 +44,7 @@ from tavern_host.contracts.settings import ControlType, SettingItem, SettingsCha
 from tavern_host.plugins.permissions import Publishers, asked
 from tavern_host.server.app import make_app
 from tavern_host.testing import fixtures
+from tavern_importers.api.importers import ImporterInfo
 from tavern_llm.api.llm import LlmAdapterInfo, LlmRequest, LlmResponse
 from tavern_scripts.api.scripts import ScriptBackendInfo
 from tavern_tools.api.macros import PromptMacroInfo
@@ -159,7 +160,7 @@ def _names_of_examples() -> dict[str, Any]:
         value.__name__: value
         for value in (
             *(ActionProtocolInfo, Figure, LlmAdapterInfo, PromptMacroInfo, ReviewNote, ScriptBackendInfo),
-            *(SettledWork, TriggerKindInfo, Finding),
+            *(SettledWork, TriggerKindInfo, Finding, ImporterInfo),
         )
     }
 

@@ -15,6 +15,7 @@ from tavern_host.contracts.accounts import SettledWork, WorkFilter
 from tavern_host.contracts.errors import TavernError
 from tavern_host.contracts.plugins import all_started
 from tavern_host.contracts.tools import ToolDefinition
+from tavern_importers.api.importers import ImporterInfo
 from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
@@ -181,3 +182,11 @@ def tavern_register_prompt_macros() -> list[PromptMacroInfo]:
             for field in ("name", "id", "description")
         ),
     ]
+
+
+@hookimpl
+def tavern_register_importers() -> list[ImporterInfo]:
+    """Import profiles and conversations."""
+    from tavern_agents.importing import importers
+
+    return importers()

@@ -13,6 +13,7 @@ from tavern_agents.commands import read_file
 from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.documents import read_document_bytes
 from tavern_host.contracts.errors import InvalidInput, describe
+from tavern_importers.api.naming import require_kind
 from tavern_knowledge.api.forms import recognise
 
 _SHOWN = 60
@@ -150,6 +151,7 @@ async def import_history(arguments: dict[str, Any], context: PluginContext) -> A
     except InvalidInput as error:
         form = await asyncio.to_thread(lambda: recognise(read_document_bytes(Path(arguments["file"]))))
         if form is None:
+            await require_kind(context, Path(arguments["file"]), "conversation", wanted="exported conversation")
             raise
         raise InvalidInput(f"{arguments['file']} is {form.label}; {form.command} takes it") from error
     details = await context.services.get(CHAT_HISTORY).import_history(exported, history_id=arguments["id"])

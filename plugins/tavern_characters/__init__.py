@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, hookimpl
+from tavern_importers.api.importers import ImporterInfo
 
 
 class State:
@@ -38,3 +39,11 @@ def tavern_register_commands() -> list[CommandInfo]:
     from tavern_characters.descriptors import commands
 
     return commands()
+
+
+@hookimpl
+def tavern_register_importers() -> list[ImporterInfo]:
+    """Import character cards and presets."""
+    from tavern_characters.importing import importers
+
+    return importers()

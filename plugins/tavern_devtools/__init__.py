@@ -1,4 +1,5 @@
-"""First-party plugin `tavern-devtools`: writes the files of a new plugin, and checks one before it is installed."""
+"""First-party plugin `tavern-devtools`: writes the files of a new plugin, checks one before it is
+installed, and gives the JSON Schemas of files to editors."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ async def _follow(context: PluginContext) -> None:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """The commands `tavern plugins new` and `tavern plugins check`."""
+    """The commands `tavern plugins new`, `tavern plugins check` and `tavern schema`."""
     return [
         CommandInfo(
             name="plugins new",
@@ -71,6 +72,18 @@ def tavern_register_commands() -> list[CommandInfo]:
                     name="--format",
                     help="text, lines for editors (file:line:column: level: message), or sarif for CI.",
                     default="text",
+                ),
+            ],
+        ),
+        CommandInfo(
+            name="schema",
+            help="Print the JSON Schema of a kind of file, for an editor, or write all of them.",
+            handler="tavern_devtools.schema_command:show",
+            standalone=True,
+            parameters=[
+                CommandParameter(name="kind", help="Which kind of file; without one they are listed."),
+                CommandParameter(
+                    name="--output", type="path", help="A folder to write all of them into, with a catalog."
                 ),
             ],
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import keyword
 import re
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Literal
 
+from tavern_devtools.schemas import schema_of
 from tavern_host import __version__
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.names import RESERVED, plugin_name
@@ -28,6 +30,8 @@ UI_KINDS = ("plain", "vue")
 _TEMPLATE = Path(__file__).with_name("template")
 _TYPES = Path(__file__).parent / "extension" / "index.d.ts"
 """The types of the page's API, of which a new plugin with a front end gets a copy."""
+_SCHEMAS = ".schemas"
+"""The folder of a new plugin with the JSON Schemas that its files name, for editors."""
 _ENDING = ".txt"
 """Ends the names of the template's files, so that no tool takes them for what they become."""
 _TAKEN = frozenset({"core", "tavern", "test", "tests", RESERVED})
@@ -74,6 +78,9 @@ def rendered(roots: Iterable[str], values: Mapping[str, str]) -> dict[str, str]:
             inner = "/".join(places.get(part, part) for part in source.relative_to(root).parts)
             path = inner.removesuffix(_ENDING).replace("NAME.", f"{values['name']}.")
             files[path] = files.get(path, "") + Template(source.read_text(encoding="utf-8")).substitute(values)
+    for kind, pattern in (("plugin", "plugin.yaml"), ("tool", ".tool.json")):
+        if any(path.endswith(pattern) for path in files):
+            files[f"{_SCHEMAS}/{kind}.schema.json"] = json.dumps(schema_of(kind), indent=2) + "\n"
     return files
 
 

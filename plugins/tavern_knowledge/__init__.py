@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tavern_host import CommandInfo, RouteInfo, ServiceInfo, hookimpl
+from tavern_importers.api.importers import ImporterInfo
 
 if TYPE_CHECKING:
     from tavern_devtools.api.findings import CheckedPlugin, Finding
@@ -41,3 +42,11 @@ def tavern_register_commands() -> list[CommandInfo]:
     from tavern_knowledge.descriptors import commands
 
     return commands()
+
+
+@hookimpl
+def tavern_register_importers() -> list[ImporterInfo]:
+    """Import lorebooks."""
+    from tavern_knowledge.importing import importers
+
+    return importers()

@@ -10,6 +10,7 @@ from typing import Any
 from tavern_host import CommandOutput, InvalidInput, NotFound, PluginContext
 from tavern_host.contracts.documents import read_document_bytes, read_model
 from tavern_host.storage.files import write_atomic
+from tavern_importers.api.naming import require_kind
 from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE, BaseHeader, KnowledgeBase
 from tavern_knowledge.web import ExportQuery
 
@@ -93,6 +94,7 @@ async def import_base(arguments: Arguments, context: PluginContext) -> AsyncIter
     """Make a base of another program's document, and name what of it has no effect."""
     path = Path(arguments["file"])
     base = arguments["base"] or path.stem
+    await require_kind(context, path, "character", "character-picture", "lorebook", wanted="lorebook or character card")
     content = await asyncio.to_thread(read_document_bytes, path)
     report = await _kb(context).import_base(base, content, replace=arguments["replace"])
     yield CommandOutput(kind="message", text=f"{report.base}: {report.entries} entries ({report.format})")

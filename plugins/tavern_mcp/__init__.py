@@ -16,6 +16,7 @@ from tavern_host import (
     ToolDefinition,
     hookimpl,
 )
+from tavern_importers.api.importers import ImporterInfo
 from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 class State:
     """What the parts of this plugin share. `servers` is None until this plugin's own service is used, and `sessions`,
-    those of clients over HTTP, until the first of them comes."""
+    those of clients over HTTP, until the first of them comes. `importing` is held while servers are imported."""
 
     def __init__(self, context: PluginContext) -> None:
         self.servers: Servers | None = None
+        self.importing = asyncio.Lock()
         self.sessions: asyncio.Future[StreamableHTTPSessionManager] | None = None
 
 
@@ -42,7 +44,7 @@ def tavern_register_services() -> list[ServiceInfo]:
 @hookimpl
 async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
     """Return the tools of the servers."""
-    if not _is_set(context, "servers"):
+    if not _has_servers(context):
         return []
     from tavern_mcp.entry import servers_of
 
@@ -52,7 +54,7 @@ async def tavern_discover_tools(context: PluginContext) -> list[ToolDefinition]:
 @hookimpl
 def tavern_register_prompt_macros(context: PluginContext) -> list[PromptMacroInfo]:
     """Return the prompts of the servers that need no arguments, as far as they are known."""
-    if not _is_set(context, "servers"):
+    if not _has_servers(context):
         return []
     from tavern_mcp.entry import known_prompts
 
@@ -107,6 +109,14 @@ def tavern_register_commands() -> list[CommandInfo]:
 
 
 @hookimpl
+def tavern_register_importers() -> list[ImporterInfo]:
+    """Import the servers of other programs' configurations."""
+    from tavern_mcp.importing import importers
+
+    return importers()
+
+
+@hookimpl
 async def tavern_startup(context: PluginContext) -> None:
     """Connect the servers in a host that serves, so that their tools are known."""
     if context.serving:
@@ -116,12 +126,16 @@ async def tavern_startup(context: PluginContext) -> None:
 async def _connect(context: PluginContext) -> None:
     """Wait until something is set up, and connect the servers."""
     changes, changed = context.settings.changes(), list[str]()
-    while not (_is_set(context, "servers") or _is_set(context, "offer")):
+    while not (_has_servers(context) or _is_set(context, "offer")):
         if not (changed := await anext(changes, [])):  # the plugin is unloaded
             return
     from tavern_mcp.entry import connect_all
 
     await connect_all(context, changes, changed)
+
+
+def _has_servers(context: PluginContext) -> bool:
+    return _is_set(context, "servers") or _is_set(context, "imported")
 
 
 def _is_set(context: PluginContext, key: str) -> bool:

@@ -184,7 +184,7 @@ class Connection:
         approved = self._approvals.of(declared.name)
         digest = await asyncio.to_thread(declared.digest)
         if digest != approved.digest:
-            if not declared.is_trusted:
+            if declared.is_to_be_approved:
                 raise Forbidden(f"it is not approved as it is now: tavern mcp approve {declared.name}")
             self._approvals.change(declared.name, lambda _: Approved(digest=digest))
 

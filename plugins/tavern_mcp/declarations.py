@@ -74,12 +74,14 @@ class Server(Model):
 
 @dataclass(frozen=True)
 class Declared:
-    """A server with its name and who set it up."""
+    """A server with its name and who set it up. An imported one is the operator's, and is used once that is
+    approved."""
 
     name: str
     source: Literal["operator", "project"]
     server: Server
     project: Project
+    is_imported: bool = False
 
     @cached_property
     def _root(self) -> Path:
@@ -89,6 +91,11 @@ class Declared:
     def is_trusted(self) -> bool:
         """Whether the operator set it up."""
         return self.source == "operator"
+
+    @property
+    def is_to_be_approved(self) -> bool:
+        """Whether it is used only as the operator has approved it."""
+        return self.is_imported or not self.is_trusted
 
     def problem(self) -> str | None:
         """Return why it cannot be used as it is set up, or None."""
@@ -156,7 +163,8 @@ class Declared:
         """Return in lines what it is and what it gets."""
         server = self.server
         if server.url is not None:
-            return [f"reaches {server.url}", *(f"sends the header {name}" for name in server.headers)]
+            headers = [f"sends the header {name}{_taken(one)}" for name, one in server.headers.items()]
+            return [f"reaches {server.url}", *headers]
         words = [*([server.command] if server.command else []), *server.args]
         lines = [f"runs {shlex.join(words)}"]
         if server.package is not None:
@@ -164,7 +172,7 @@ class Declared:
             lines = [
                 f"installs {server.package.package} from {_REGISTRIES[server.package.registry]}, and runs it{about}"
             ]
-        lines += [f"sets {key}" + ("" if self.is_trusted else f"={one}") for key, one in server.env.items()]
+        lines += [f"sets {key}{'' if self.is_trusted else f'={one}'}{_taken(one)}" for key, one in server.env.items()]
         if not server.sandbox:
             return [*lines, "WITHOUT A SANDBOX: with all rights of the host's user"]
         lines += [f"sees {path}" for path in (*server.read, *(() if self.is_trusted else self._words()))]
@@ -195,19 +203,25 @@ class Declared:
                     yield file
 
 
+def _taken(value: str | FromEnvironment) -> str:
+    return "" if isinstance(value, str) else f" to the host's variable {value.env}"
+
+
 def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str, str]]:
     """Return the servers that can be used, by name, and of the others why not. One of the operator's takes the place of
     a project's of the same name."""
     found: dict[str, Declared] = {}
     problems: dict[str, str] = {}
-    for layer, value in context.settings.layers("servers").items():
+    servers = context.settings.layers("servers")
+    given = [(layer, value, False) for layer, value in servers.items() if layer != "default"]
+    own = sum(layer == "project" for layer, *_ in given)
+    given[own:own] = [(layer, value, True) for layer, value in context.settings.layers("imported").items()]
+    for layer, value, is_imported in given:
         source: Literal["operator", "project"] = "project" if layer == "project" else "operator"
-        if layer == "default":
-            continue
         for name, entry in (value if isinstance(value, dict) else {}).items():
             problems.pop(name, None)
             found.pop(name, None)
-            declared = _read(name, source, entry, context)
+            declared = _read(name, source, entry, context, is_imported=is_imported)
             if isinstance(declared, str):
                 problems[name] = declared
             else:
@@ -215,11 +229,13 @@ def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str,
     return found, problems
 
 
-def _read(name: str, source: Literal["operator", "project"], entry: JsonValue, context: PluginContext) -> Any:
+def _read(
+    name: str, source: Literal["operator", "project"], entry: JsonValue, context: PluginContext, *, is_imported: bool
+) -> Any:
     if NAME.fullmatch(name) is None:
         return "its name must consist of small letters, digits and hyphens"
     try:
-        declared = Declared(name, source, Server.model_validate(entry), context.project)
+        declared = Declared(name, source, Server.model_validate(entry), context.project, is_imported)
     except ValidationError as error:
         return "; ".join(dict.fromkeys(_mistake(e["type"], e["loc"], e["msg"]) for e in error.errors()))
     return declared.problem() or declared

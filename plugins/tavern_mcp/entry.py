@@ -35,13 +35,13 @@ async def connect_all(context: PluginContext, changes: AsyncIterator[list[str]],
     await servers.connect_all()
     context.tasks.spawn(_try_again(servers), name="connect MCP servers that could not be reached")
     while True:
-        if "servers" in changed:
+        if {"servers", "imported"} & {*changed}:
             context.events.publish(CHANGED, {})
         for message in await unmatched(context):
             context.hooks.report(context.plugin, message, hint="tavern tools list shows what there is")
         if not (changed := await anext(changes, [])):
             return
-        if "servers" in changed:
+        if {"servers", "imported"} & {*changed}:
             await servers.connect_all()
 
 

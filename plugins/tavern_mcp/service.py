@@ -249,7 +249,7 @@ class Servers(McpServers):
         return known.slow and known.digest == await asyncio.to_thread(one.digest)
 
     async def _is_approved(self, one: Declared) -> bool:
-        return one.is_trusted or self._approvals.of(one.name).digest == await asyncio.to_thread(one.digest)
+        return not one.is_to_be_approved or self._approvals.of(one.name).digest == await asyncio.to_thread(one.digest)
 
     async def _shown(self, declared: Declared) -> McpServer:
         approved = self._approvals.of(declared.name)

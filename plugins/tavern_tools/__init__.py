@@ -18,6 +18,7 @@ from tavern_host.contracts.reviews import ReviewedPlugin, ReviewNote
 from tavern_host.contracts.services import ServiceInfo
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.sdk.decorator import hookimpl
+from tavern_importers.api.importers import ImporterInfo
 from tavern_tools.api.macros import PromptMacroInfo
 
 if TYPE_CHECKING:
@@ -162,3 +163,11 @@ async def _take_up_tasks(context: PluginContext) -> None:
     await context.services.get(TOOL_MANAGER).protocols()  # makes it, unless another plugin's has taken its place
     if (manager := context.own(State).manager) is not None:
         await manager.adopt_tasks()
+
+
+@hookimpl
+def tavern_register_importers() -> list[ImporterInfo]:
+    """Import tools of other programs."""
+    from tavern_tools.foreign.importers import importers
+
+    return importers()

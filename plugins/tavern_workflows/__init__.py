@@ -15,6 +15,7 @@ from tavern_host import (
     TavernError,
     hookimpl,
 )
+from tavern_importers.api.importers import ImporterInfo
 
 if TYPE_CHECKING:
     from tavern_devtools.api.findings import CheckedPlugin, Finding
@@ -66,3 +67,11 @@ def tavern_register_commands() -> list[CommandInfo]:
     from tavern_workflows.descriptors import commands
 
     return commands()
+
+
+@hookimpl
+def tavern_register_importers() -> list[ImporterInfo]:
+    """Import workflows, and graphs of other programs."""
+    from tavern_workflows.foreign.importers import importers
+
+    return importers()

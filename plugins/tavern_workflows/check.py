@@ -15,6 +15,7 @@ from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.plugins import PluginInfo
 from tavern_host.contracts.workflows import Workflow, WorkflowNode
 from tavern_workflows.api.dataflow import coerce, mode_of
+from tavern_workflows.api.placeholders import stands_for
 from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP, WorkflowProblem
 from tavern_workflows.check_context import CheckContext, CheckedNode, Definitions
 from tavern_workflows.edges import crowded_inputs, cycles, edges
@@ -105,7 +106,9 @@ def nodes(context: CheckContext) -> Iterator[Finding]:
             yield Finding(("nodes", checked.place, "id"), message, node.id)
         if checked.definition is None:
             if definitions is not None and not checked.is_known and node.type not in _BUILT_IN:
-                message = f"there is no node type {quoted(node.type)}{context.hints.of_type(node.type, definitions)}"
+                hint = (said := stands_for(node)) and f": {said}"
+                hint = hint or context.hints.of_type(node.type, definitions)
+                message = f"there is no node type {quoted(node.type)}{hint}"
                 yield Finding(("nodes", checked.place, "type"), message, node.id)
         elif checked.definition.modes:
             yield from _mode(context, checked)

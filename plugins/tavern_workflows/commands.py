@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from tavern_host import WORKFLOW_MANAGER, CommandOutput, NotFound, PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import read_document_file
+from tavern_importers.api.naming import require_kind
 from tavern_workflows.api.workflows import WorkflowProblem, workflow_id_of
 from tavern_workflows.report import MOST_PROBLEMS
 
@@ -18,6 +19,7 @@ from tavern_workflows.report import MOST_PROBLEMS
 async def check(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Say everything that is wrong with one file or stored workflow; warnings alone are no failure."""
     path = Path(str(arguments["file"]))
+    await require_kind(context, path, "workflow", wanted="workflow")
     problems = await context.services.get(WORKFLOW_MANAGER).check(await _document(path, context))
     errors = [p for p in problems if p.severity == "error"]
     for problem in problems:
@@ -71,6 +73,7 @@ async def list_all(arguments: dict[str, JsonValue], context: PluginContext) -> A
 async def save(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
     """Save a file's document as a workflow of the project."""
     path = Path(str(arguments["file"]))
+    await require_kind(context, path, "workflow", wanted="workflow")
     document = await asyncio.to_thread(read_document_file, path)
     manager = context.services.get(WORKFLOW_MANAGER)
     saved = await manager.save(

@@ -21,6 +21,7 @@ from tavern_host import WORKFLOW_MANAGER, CommandOutput, InvalidInput, NotFound,
 from tavern_host.contracts.documents import read_document_file
 from tavern_host.contracts.nodes import SlotDefinition
 from tavern_host.contracts.workflows import Workflow, WorkflowEdge, WorkflowNode
+from tavern_importers.api.naming import require_kind
 from tavern_workflows.api.dataflow import group_reference
 from tavern_workflows.api.loops import zone_of
 from tavern_workflows.api.workflows import LOOP_ZONE, NODE_GROUP, WorkflowProblem
@@ -77,6 +78,7 @@ async def _find(name: str, context: PluginContext) -> tuple[str, dict[str, Any],
                 raise
         else:
             return stored.id, stored.workflow.model_dump(mode="json", exclude_unset=True), stored.workflow
+    await require_kind(context, path, "workflow", wanted="workflow")
     document = await asyncio.to_thread(read_document_file, path)
     identifier = document.get("id")
     return identifier if isinstance(identifier, str) and identifier else path.stem, document, read(document).workflow

@@ -62,7 +62,7 @@ async def create(request: HttpRequest, context: PluginContext) -> HttpResponse:
         saved = await manager.save(workflow.id, workflow, expected_revision="", call=request.call)
         del workflow  # large ones are not all freed in one step of the loop
         return await _answer(request, saved, is_new=True)
-    async for candidate in _free_ids(workflow.name, manager):
+    async for candidate in free_ids(workflow.name, manager):
         try:
             saved = await manager.save(candidate, workflow, expected_revision="", call=request.call)
         except Conflict:  # somebody was quicker, or a file has the name that holds no workflow
@@ -180,7 +180,7 @@ def shown(request: HttpRequest, workflow: Workflow, workflow_id: str) -> dict[st
     return document if request.may_create else masked_document(document)
 
 
-async def _free_ids(name: str, manager: WorkflowManager) -> AsyncIterator[str]:
+async def free_ids(name: str, manager: WorkflowManager) -> AsyncIterator[str]:
     """Yield ids made of a name that no workflow has."""
     taken = {workflow.id for workflow in await manager.list_workflows()}
     base = re.sub(r"[^\w-]+", "-", name).strip("-_").encode()[: MAX_ID - 8].decode(errors="ignore") or "workflow"

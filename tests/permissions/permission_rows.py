@@ -39,6 +39,7 @@ from tavern_host.contracts.services import Level, ServiceInterface, ServiceKey, 
 from tavern_host.contracts.settings import SettingsChange
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.storage.databases import SHARED_DATABASES, SharedDatabases, SqlDatabase
+from tavern_importers.api.importers import IMPORT_MANAGER, ForeignFile
 from tavern_knowledge.api.knowledge import KnowledgeEntry
 from tavern_llm.api.llm import ChatMessage, LlmRequest
 from tavern_operations.api.metrics import METRICS
@@ -274,6 +275,7 @@ _TRIGGERS: dict[str, Callable[[Stage], Awaitable[object]] | None] = {
     "tavern_discover_tools": lambda stage: stage.get(TOOL_MANAGER).list_tools(),
     "tavern_register_action_protocols": lambda stage: stage.get(TOOL_MANAGER).parse_text("hello"),
     "tavern_register_prompt_macros": lambda stage: stage.get(AGENT_RUNTIME).run(GREET),
+    "tavern_register_importers": lambda stage: stage.get(IMPORT_MANAGER).kinds(),
     "tavern_register_trigger_kinds": lambda stage: stage.get(TRIGGER_MANAGER).kinds(),
     "tavern_register_llm_adapters": lambda stage: stage.get(LLM).complete(SAY),
     "tavern_register_script_backends": lambda stage: stage.get(SCRIPT_EXECUTION).backends(),
@@ -536,6 +538,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "workflowManager.save": ["made", Workflow(name="Made")],
     "workflowManager.name_revision": ["none", 1, "x"],
     "triggerManager.save": ["made", Trigger(name="Made", kind="webhook", workflow="think")],
+    "importManager.import_file": [ForeignFile(name="x.json", content=b'{"nodes": []}')],
     "executionEngine.submit": [RUN],
     "executionEngine.run": [RUN],
     "toolManager.call": [SHOUT],

@@ -117,6 +117,7 @@ READ_BY_ALL = {
     "native_calls parse_text parse_stream feedback masked",  # these work on what the caller gives them
     "triggerManager": "kinds",
     # Documents, published or not, are what plugins work with.
+    "importManager": "kinds recognise",  # which kinds of files there are, and of which one a file is
     "panelManager": "list_panels get validate check show preview",
     "workflowManager": "list_workflows get parse check closure draft history uses search layout",
 }

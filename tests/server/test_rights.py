@@ -40,6 +40,7 @@ TABLE = {
         GET /api/runs | GET /api/runs/{runId} | GET /api/runs/{runId}/workflow | GET /api/runs/{runId}/outputs/{key}
         GET /api/files | GET /api/files/{path}
         GET /api/tool-files | GET /api/tool-files/{name}
+        GET /api/import-kinds
         GET /api/tools | GET /api/tools/{id} | GET /api/tasks | GET /api/tasks/{id} | GET /api/approvals
         GET /api/models
         GET /.well-known/agent-card.json | GET /a2a | GET /a2a/{agent}/.well-known/agent-card.json
@@ -91,7 +92,7 @@ TABLE = {
         POST /api/histories/{id}/messages/{message}/swipe
         PUT /api/knowledge/{base} | DELETE /api/knowledge/{base} | POST /api/knowledge/{base}/entries
         PUT /api/knowledge/{base}/entries/{entry} | DELETE /api/knowledge/{base}/entries/{entry}
-        POST /api/knowledge/{base}/import
+        POST /api/knowledge/{base}/import | POST /api/imports
         PUT /api/triggers/{id} | DELETE /api/triggers/{id} | POST /api/triggers/{id}/disable
         POST /api/triggers/{id}/enable | POST /api/triggers/{id}/fire
         POST /api/characters | POST /api/characters/{id}/conversations | PUT /api/persona

@@ -27,6 +27,7 @@ from tavern_host.contracts.executions import RunRequest
 from tavern_host.contracts.nodes import DataFlowType, NodeDefinition
 from tavern_host.contracts.wire import without_surrogates
 from tavern_host.contracts.workflows import Workflow
+from tavern_importers.api.naming import require_kind
 
 
 async def list_nodes(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -78,6 +79,7 @@ def _request(**values: Any) -> RunRequest:
 async def find_workflow(name: str, context: PluginContext) -> tuple[str | None, Workflow]:
     """Return the workflow in the file `name`, or the stored one of that id."""
     manager = context.services.get(WORKFLOW_MANAGER)
+    await require_kind(context, Path(name), "workflow", wanted="workflow")
     document = await asyncio.to_thread(_document_in, Path(name))
     if document is not None:
         workflow = await manager.parse(document)

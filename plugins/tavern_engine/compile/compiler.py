@@ -33,6 +33,7 @@ from tavern_workflows.api.dataflow import (
     with_error_output,
 )
 from tavern_workflows.api.loops import enclosing_zones, zone_of
+from tavern_workflows.api.placeholders import stands_for
 from tavern_workflows.api.workflows import GROUP_INPUT, GROUP_OUTPUT, LOOP_ZONE, NODE_GROUP
 
 Types = Mapping[str, NodeType]
@@ -224,7 +225,8 @@ class _Compiler:
         if key not in self._kinds:
             self._kinds[key] = None
             if node_type is None:
-                self.problems.append(f"node {node.id}: there is no node type {node.type!r}")
+                about = f": {said}" if (said := stands_for(node)) else ""
+                self.problems.append(f"node {node.id}: there is no node type {node.type!r}{about}")
                 return None
             definition = node_type.definition
             try:

@@ -81,10 +81,12 @@ def language_of(path: str | None) -> RunnableLanguage | None:
 async def with_config(
     context: PluginContext, tool: ToolDefinition, request: ScriptRequest, call: CallContext
 ) -> ScriptRequest:
-    """Return the request with the values of the tool's own settings (`configSchema`)."""
-    if tool.plugin is None or not tool.config_schema:
+    """Return the request with the values of the tool's settings (`configSchema`): its own, or those of the other tool
+    of its plugin that it names (`settingsOf`)."""
+    other = (tool.implementation.model_extra or {}).get("settingsOf")
+    if tool.plugin is None or not (other or tool.config_schema):
         return request
-    values = await context.services.get(SETTINGS).of_tool(tool.plugin, tool.id, call=call)
+    values = await context.services.get(SETTINGS).of_tool(tool.plugin, other or tool.id, call=call)
     named = {value.key.rpartition(".")[2]: value for value in values}
     config = {key: value.value for key, value in named.items()}
     return request.model_copy(update={"config": config, "secrets": [k for k, v in named.items() if v.secret]})

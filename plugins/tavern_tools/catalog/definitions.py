@@ -50,13 +50,13 @@ _SPELLINGS = {
     "script_path": ("scriptPath",),
     "language": ("language",),
 }
-_FURTHER = ("entryPoint", "protocol")
+_FURTHER = ("entryPoint", "protocol", "settingsOf")
 _PROTOCOLS = ("stdio", "channel")
 _ACCESS = {"fileAccess": ("allowRead", "allowWrite"), "networkAccess": ("allowHosts",)}
 _KNOWN = (
     *("id", "toolId", "displayName", "description", "version", "implementation", "handler", "parameters"),
     *("output", "configSchema", "securityContext", "examples", "tags", "async", "readOnly", "idempotent", "cache"),
-    *("volatile", "timeout", "rateLimit", "concurrency", "requiresApproval", "permissions", "dependencies"),
+    *("volatile", "timeout", "rateLimit", "concurrency", "requiresApproval", "permissions", "dependencies", "$schema"),
 )
 _EXAMPLE = ("description", "input", "expectedOutput")
 _MAX_ID = 200

@@ -35,6 +35,7 @@ class _Script:
     context: SecurityContext | None
     asks: list[str] = field(default_factory=list)
     denied: list[str] | None = None
+    settings_of: str = ""
 
     def to_json(self) -> dict[str, JsonValue]:
         denied: dict[str, JsonValue] = {} if self.denied is None else {"denied": [*self.denied]}
@@ -65,7 +66,7 @@ async def review_notes(plugin: ReviewedPlugin, context: PluginContext) -> list[R
 async def _denied(plugin: str, script: _Script, context: PluginContext) -> list[str] | None:
     if script.context is None:
         return None
-    values = await context.services.get(SETTINGS).of_tool(plugin, script.tool)
+    values = await context.services.get(SETTINGS).of_tool(plugin, script.settings_of or script.tool)
     config = {value.key.rpartition(".")[2]: value.value for value in values}
     return await context.services.get(SCRIPT_EXECUTION).denied(script.context, config=config)
 
@@ -83,7 +84,7 @@ def _scripts(folder: str) -> Iterator[_Script]:
         except ValidationError:
             yield _Script(tool, runs, None, ["what cannot be read: see `tavern plugins check`"])
         else:
-            yield _Script(tool, runs, context, _in_words(context))
+            yield _Script(tool, runs, context, _in_words(context), settings_of=str(script.get("settingsOf") or ""))
 
 
 def _document(file: Path) -> dict[str, Any]:

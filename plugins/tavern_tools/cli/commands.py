@@ -17,6 +17,7 @@ from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.plugins import PLUGINS
 from tavern_host.contracts.tools import ToolDefinition
 from tavern_host.storage.file_watch import file_stamps
+from tavern_importers.api.naming import require_kind
 from tavern_scripts.api.scripts import SCRIPT_EXECUTION
 from tavern_tools import State
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolErrorType, ToolResult, ToolScope, ToolTask
@@ -103,6 +104,7 @@ async def check_tools(arguments: dict[str, Any], context: PluginContext) -> Asyn
     for path in paths:
         if not path.exists():
             raise InvalidInput(f"{path} does not exist")
+        await require_kind(context, path, wanted="tool file")
     if not paths:
         paths = [context.project.folder("tools")] if file_stamps(str(context.project.folder("tools")), "") else []
     catalog = await context.own(State).registry.catalog()

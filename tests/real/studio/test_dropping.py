@@ -10,6 +10,7 @@ from pathlib import Path
 from playwright.async_api import Page, expect
 from studio_bench import Studio
 
+COMFYUI = Path(__file__).parents[2] / "importers" / "files" / "comfy_ui.json"
 DROP = """async ([files]) => {
   const data = new DataTransfer();
   for (const [name, text] of files)
@@ -43,13 +44,36 @@ async def test_dropped_workflows_are_opened_and_other_files_refused(studio: Stud
 
     await studio.open("/tools")
     await expect(page.get_by_role("heading", name="Tools")).to_be_visible()
-    for text in ("{", "[]", '{"edges": []}', "null"):
-        await drop(page, ("notes.json", text))
-        await expect(page.get_by_text("notes.json is neither a workflow, a conversation").first).to_be_visible()
+    said = {
+        "{": "is not JSON",
+        "[]": "it holds a list",
+        '{"edges": []}': "an object with 'edges'",
+        "null": "it holds text",
+    }
+    for number, (text, why) in enumerate(said.items()):
+        await drop(page, (f"notes{number}.json", text))
+        await expect(page.get_by_text(re.compile(f"notes{number}.json.*{why}")).first).to_be_visible()
     await drop(page, ("picture.png", "…"))
     await expect(page.get_by_role("heading", name="Tools")).to_be_visible()
     found = await (await studio.site.get("/api/workflows")).json()
-    assert "notes" not in [one["id"] for one in found]
+    assert not [one["id"] for one in found if one["id"].startswith("notes")]
+    studio.mistakes.clear()  # the browser notes that the server refused them
+
+
+async def test_a_graph_of_another_program_is_drawn_and_what_is_to_do_is_said(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/")
+    await drop(page, ("图.json", COMFYUI.read_bytes()))
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("heading", name="Imported: ComfyUI workflow")).to_be_visible()
+    await expect(dialog.get_by_text("7 of its nodes are placeholders")).to_be_visible()
+    await expect(dialog.get_by_text("SaveImage (9) was muted")).to_be_visible()
+    await studio.picture("import-report")
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.locator(".vue-flow__node .missing-type")).to_have_count(7)
+    await expect(page.get_by_text("Stands for KSampler of ComfyUI")).to_be_visible()
+    await expect(page.locator(".vue-flow__edge")).to_have_count(9)
+    await studio.picture("import-comfyui")
 
 
 async def test_a_picture_of_a_workflow_is_the_workflow(studio: Studio) -> None:

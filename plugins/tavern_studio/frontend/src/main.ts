@@ -52,7 +52,7 @@ registerCommands(
   {
     id: "app.import",
     title: "app.import",
-    needs: "POST /api/workflows",
+    needs: "POST /api/imports",
     run: async () => {
       const { importFiles } = await import("./sharing/importing");
       const path = (await importFiles()).at(-1);

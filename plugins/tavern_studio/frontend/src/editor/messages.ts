@@ -129,6 +129,7 @@ export default {
       description: "What it is for",
       required: "Needs a value",
       missingType: "No plugin that is loaded brings {type}. Its data stay as they are.",
+      standsFor: "Stands for {type} of {program}",
       provider: {
         open: "Look at it",
         absent: "It would be of the plugin {name}, which is not installed.",
@@ -341,6 +342,7 @@ export default {
       description: "用途说明",
       required: "需要一个值",
       missingType: "已加载的插件中没有 {type}。它的数据保持原样。",
+      standsFor: "代表 {program} 的 {type}",
       provider: {
         open: "查看",
         absent: "它应来自插件 {name}，该插件尚未安装。",

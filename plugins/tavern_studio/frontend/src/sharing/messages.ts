@@ -1,8 +1,12 @@
 export default {
   en: {
     sharing: {
-      unknown: "{name} is neither a workflow, a conversation, an agent, a character nor a knowledge base.",
-      plainPicture: "{name} is a picture that holds neither a workflow nor a character.",
+      imported: "Imported: {title}, {name}",
+      report: "Imported: {title}",
+      more: "and {count} more",
+      next: "What to do next",
+      withoutEffect: "What has no effect here",
+      close: "Close",
       nothingDrawn: "The workflow has no nodes: there is nothing to draw.",
       picture: "Export as a picture",
       link: "Copy a link",
@@ -11,8 +15,12 @@ export default {
   },
   zh: {
     sharing: {
-      unknown: "{name} 不是工作流、对话、智能体、角色或知识库。",
-      plainPicture: "{name} 是一张图片，里面没有工作流或角色。",
+      imported: "已导入：{title}，{name}",
+      report: "已导入：{title}",
+      more: "以及另外 {count} 项",
+      next: "接下来要做的事",
+      withoutEffect: "在此不起作用的内容",
+      close: "关闭",
       nothingDrawn: "工作流没有节点：没有可画的内容。",
       picture: "导出为图片",
       link: "复制链接",

@@ -44,18 +44,6 @@ export function keywordsIn(bytes: Uint8Array): string[] {
     .map(({ data }) => new TextDecoder("latin1").decode(data.subarray(0, data.indexOf(0))));
 }
 
-/** The uncompressed international text of a picture with a keyword. */
-export function textIn(bytes: Uint8Array, keyword: string): string | undefined {
-  const begins = new TextEncoder().encode(`${keyword}\0\0\0`);
-  for (const { type, data } of chunksOf(bytes)) {
-    if (type !== "iTXt" || !begins.every((byte, index) => data[index] === byte)) continue;
-    const language = data.indexOf(0, begins.length);
-    const translated = data.indexOf(0, language + 1);
-    if (language >= 0 && translated >= 0) return new TextDecoder().decode(data.subarray(translated + 1));
-  }
-  return undefined;
-}
-
 /** A picture with a text more, before its end. Raises for what is no whole PNG. */
 export function withText(bytes: Uint8Array, keyword: string, text: string): Uint8Array<ArrayBuffer> {
   const end = isPng(bytes) ? [...chunksOf(bytes)].find(({ type }) => type === "IEND") : undefined;
