@@ -142,7 +142,7 @@ async def test_a_plugin_has_the_fields_of_the_platform(site: HttpClient) -> None
     assert (type(acme["description"]), type(acme["frontend"])) == (str, dict)
     option = {"key": "extensions.acme-web.maxItems", "type": "number", "label": "Most items"}
     assert acme["configOptions"] == [option | {"defaultValue": 10, "min": 1}]
-    assert len(plugins) == 29
+    assert len(plugins) == 30
     for plugin in plugins.values():
         for key in ("name", "displayName", "version", "state"):
             assert isinstance(plugin[key], str) and plugin[key]
