@@ -85,6 +85,24 @@ def tavern_register_routes() -> list[RouteInfo]:
     ]
 
 
+_ADDING = [
+    CommandParameter(
+        name="words",
+        multiple=True,
+        help="The program with its arguments, or those of the package's, after -- where options are among them.",
+    ),
+    CommandParameter(name="--npm", help="The package of npm whose program it is, such as @scope/name@1.2."),
+    CommandParameter(name="--pypi", help="The package of PyPI whose program it is, such as name==1.2."),
+    CommandParameter(name="--url", help="The address where it is reached."),
+    CommandParameter(name="--env", multiple=True, help="A variable that it gets, as NAME=VALUE."),
+    CommandParameter(name="--header", multiple=True, help="A header that is sent to the address, as NAME=VALUE."),
+    CommandParameter(name="--read", type="path", multiple=True, help="A file or folder that it sees."),
+    CommandParameter(name="--write", type="path", multiple=True, help="A file or folder that it may change."),
+    CommandParameter(name="--host", multiple=True, help="A host that it reaches, of those that scripts may reach."),
+    CommandParameter(name="--approve", type="flag", help="Approve and connect it at once."),
+]
+
+
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
     """Return the commands `mcp …`."""
@@ -92,6 +110,7 @@ def tavern_register_commands() -> list[CommandInfo]:
     rows: tuple[tuple[str, str, list[CommandParameter], str], ...] = (
         ("list", "list_servers", [], "Show the MCP servers that are set up, and how they stand."),
         ("show", "show", one, "Connect an MCP server that is approved, and show what it is given and what it offers."),
+        ("add", "add", [*one, *_ADDING], "Set up an MCP server by its program, its package, or its address."),
         ("approve", "approve", one, "Approve a project's MCP server as it is set up now, and tools that have changed."),
         ("serve", "serve", [], "Offer tools of the project to an MCP client, over standard input and output."),
     )

@@ -221,7 +221,7 @@ def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str,
         for name, entry in (value if isinstance(value, dict) else {}).items():
             problems.pop(name, None)
             found.pop(name, None)
-            declared = _read(name, source, entry, context, is_imported=is_imported)
+            declared = read_server(name, source, entry, context, is_imported=is_imported)
             if isinstance(declared, str):
                 problems[name] = declared
             else:
@@ -229,9 +229,10 @@ def read_servers(context: PluginContext) -> tuple[dict[str, Declared], dict[str,
     return found, problems
 
 
-def _read(
+def read_server(
     name: str, source: Literal["operator", "project"], entry: JsonValue, context: PluginContext, *, is_imported: bool
 ) -> Any:
+    """Return a server that is set up, or in words why it cannot be used."""
     if NAME.fullmatch(name) is None:
         return "its name must consist of small letters, digits and hyphens"
     try:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import JsonValue, ValidationError
 
 from tavern_host.context import PluginContext
+from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_importers.api.importers import ImportedThing, ImporterInfo, ImportReport, ImportRequest
@@ -28,7 +29,10 @@ _URLS = ("url", "serverUrl", "httpUrl")
 _KNOWN = (*_SAME, *_URLS, "type", "transport", "cwd", "name", "description", "source", "enabled")
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _INPUT = re.compile(r"\$\{input:([^}]{1,80})\}")
-_FETCHERS = ("npx", "uvx", "bunx", "pipx", "docker", "podman")
+_REGISTRIES = {"npx": "npm", "bunx": "npm", "uvx": "pypi", "pipx": "pypi"}
+_FETCHERS = ("docker", "podman", *_REGISTRIES)
+_NAMES_PACKAGE = ("-p", "--package", "--from", "--spec")
+"""Options of programs that fetch packages which say the package; what is called then is one of its programs."""
 
 
 def importers() -> list[ImporterInfo]:
@@ -64,16 +68,46 @@ async def import_servers(request: ImportRequest, context: PluginContext) -> Impo
         reading = _Reading({*declared, *problems}, request.options.hosts)
         found = await asyncio.to_thread(reading.all, chosen)
         if found and not request.options.dry_run:
-            kept = context.settings.layers("imported").get("operator") or {}
-            change = SettingsChange(plugin=context.plugin, values={"imported": {**kept, **found}})
-            await context.services.get(SETTINGS).save(change, call=request.call)
+            await keep(found, context, request.call)
     things = [ImportedThing(kind="MCP server", id=name, name=_what(one)) for name, one in found.items()]
     steps = [f"look at what {name} runs and gets, and let it: tavern mcp approve {name}" for name in found]
     return ImportReport(things=things, without_effect=reading.without_effect, next_steps=[*steps, *reading.hints])
 
 
+async def keep(servers: dict[str, dict[str, Any]], context: PluginContext, call: CallContext) -> None:
+    """Keep servers that wait for the operator's approval, beside those that are there."""
+    kept = context.settings.layers("imported").get("operator") or {}
+    change = SettingsChange(plugin=context.plugin, values={"imported": {**kept, **servers}})
+    await context.services.get(SETTINGS).save(change, call=call)
+
+
 def _what(server: Mapping[str, Any]) -> str:
-    return str(server.get("url") or " ".join([server["command"], *server.get("args", [])]))[:200]
+    if url := server.get("url"):
+        return str(url)[:200]
+    words = [server.get("npm"), server.get("pypi"), server.get("command"), *server.get("args", [])]
+    return " ".join(str(word) for word in words if word)[:200]
+
+
+def packaged(command: str, words: list[str]) -> dict[str, Any] | None:
+    """Return `npx -y NAME …`, `uvx NAME …` and the like as a server that is named by its package; None for what is
+    nothing of that kind."""
+    registry = _REGISTRIES.get(command.rpartition("/")[2])
+    if registry is None:
+        return None
+    rest = words[1:] if words[:1] == ["run"] else [*words]
+    package = None
+    while rest and rest[0].startswith("-"):
+        option, _, value = rest.pop(0).partition("=")
+        if option in _NAMES_PACKAGE:
+            package = value or (rest.pop(0) if rest else None)
+    if not rest:
+        return None
+    program = rest.pop(0)
+    name, at, version = (package or program)[1:].partition("@")
+    name = (package or program)[:1] + name
+    if at and version not in ("", "latest"):
+        name += f"@{version}" if registry == "npm" else f"=={version}"
+    return {registry: name, "args": rest, **({"command": program} if package else {})}
 
 
 def _is_there(path: str) -> bool:
@@ -148,7 +182,10 @@ class _Reading:
         server |= {"hosts": self._hosts} if self._hosts else {}
         if missing:
             self.hints.append(f"{given} is called with {', '.join(missing)[:200]}, which is not there on this machine")
-        if str(server["command"]).rpartition("/")[2] in _FETCHERS:
+        if (found := packaged(str(server["command"]), words)) is not None:
+            del server["command"]
+            server |= found
+        elif str(server["command"]).rpartition("/")[2] in _FETCHERS:
             self.hints.append(
                 f"{given} is run by {server['command']}, which fetches it at each start, for which the sandbox has no "
                 "network: install the program, and name it as the command in extensions.tavern-mcp.imported"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.command_line import Ran, tavern
 from helpers.mcp_desk import SERVERS, Desk, make_project, odd
+from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.contracts.calls import operator_call
@@ -18,6 +21,7 @@ from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_mcp.approvals import Approved, content_of
 from tavern_mcp.declarations import Declared, Server
 from tavern_mcp.definitions import definitions_of, differences
+from tavern_mcp.importing import packaged
 from tavern_tools.api.tools import ToolFilter
 
 
@@ -138,3 +142,64 @@ async def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.Monke
         answer = await web.post("/mcp", json={})
         assert "pip install 'tavern-host[mcp]'" in await answer.text()
         assert [one.status for one in await host.services.get(MCP_SERVERS).servers()] == ["failed"]
+
+
+def test_what_fetches_a_package_is_named_by_it() -> None:
+    with Failures() as failures:
+        for line, expected in {
+            "npx -y @a/b@latest /tmp": {"npm": "@a/b", "args": ["/tmp"]},
+            "/usr/bin/npx @a/b@1.2": {"npm": "@a/b@1.2", "args": []},
+            "npx -y --package=c@2 d --flag": {"npm": "c@2", "args": ["--flag"], "command": "d"},
+            "bunx e": {"npm": "e", "args": []},
+            "uvx f@1.0 --x": {"pypi": "f==1.0", "args": ["--x"]},
+            "uvx --from g[h]==2 i": {"pypi": "g[h]==2", "args": [], "command": "i"},
+            "pipx run j": {"pypi": "j", "args": []},
+            "npx": None,
+            "npx -y": None,
+            "uvx --from": None,
+            "docker run k": None,
+            "node server.js": None,
+        }.items():
+            with failures.row(line):
+                command, *words = line.split()
+                assert packaged(command, words) == expected
+
+
+async def test_servers_are_added_at_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = make_project(tmp_path, {})
+    for name in ("config", "state", "data"):
+        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / "homes" / name))
+    (tmp_path / "homes").mkdir()
+
+    def run(*words: str) -> Ran:
+        return tavern("--project", tmp_path / "project", "mcp", *words)
+
+    added = await asyncio.to_thread(run, "add", "notes", "--read", str(tmp_path), "--env", "A=b=c", "python3", "x.py")
+    assert (added.code, added.out.splitlines()) == (
+        0,
+        [
+            "notes, set up by the operator: unapproved",
+            "  runs python3 x.py",
+            "  sets A",
+            f"  sees {tmp_path}",
+            "  it is not approved as it is now: tavern mcp approve notes",
+            "Let it be started: tavern mcp approve notes",
+        ],
+    )
+    added = await asyncio.to_thread(run, "add", "memory", "--", "npx", "-y", "@a/memory@latest", "--json")
+    assert "  installs @a/memory from npm's registry, and runs it with --json" in added.out
+    listed = (await asyncio.to_thread(run, "list", "--json")).json()
+    assert [(one["name"], one["status"]) for one in listed] == [("memory", "unapproved"), ("notes", "unapproved")]
+    with Failures() as failures:
+        for words, said in {
+            ("x",): "say what it is: --npm or --pypi with a package",
+            ("notes", "y"): "there is an MCP server notes already",
+            ("Big", "y"): "its name must consist of small letters, digits and hyphens",
+            ("x", "--npm", "a", "--url", "http://a.example/"): 'it needs one of "command", "npm", "pypi" and "url"',
+            ("x", "--url", "file:///etc"): "url: ",
+            ("x", "y", "--env", "novalue"): "--env novalue: expected NAME=VALUE",
+        }.items():
+            with failures.row(words):
+                refused = await asyncio.to_thread(run, "add", *words)
+                assert refused.code == 2 and said in refused.error
+    assert folders.config.exists()
