@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tavern_host import CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl
+from tavern_host import CommandGroup, CommandInfo, CommandParameter, PluginContext, ServiceInfo, hookimpl
 from tavern_host.contracts.plugins import all_started
 
 _LATER = 2.0
@@ -80,6 +80,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             help="Print the JSON Schema of a kind of file, for an editor, or write all of them.",
             handler="tavern_devtools.schema_command:show",
             standalone=True,
+            group=CommandGroup(section="build"),
             parameters=[
                 CommandParameter(name="kind", help="Which kind of file; without one they are listed."),
                 CommandParameter(

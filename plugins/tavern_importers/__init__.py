@@ -4,7 +4,7 @@ which of them a file is of, and the hook by which plugins add kinds. What a file
 
 from __future__ import annotations
 
-from tavern_host import CommandInfo, CommandParameter, RouteInfo, ServiceInfo, hookimpl
+from tavern_host import CommandGroup, CommandInfo, CommandParameter, RouteInfo, ServiceInfo, hookimpl
 
 _KINDS = {"answer": "api.importers:ImportKind[]"}
 _IMPORT = {"query": "ImportQuery", "answer": "api.importers:ImportResult"}
@@ -43,6 +43,7 @@ def tavern_register_commands() -> list[CommandInfo]:
             name="import",
             help="Import a file of another program: a workflow, tools, MCP servers, a character, a conversation.",
             handler="tavern_importers.commands:import_file",
+            group=CommandGroup(section="build"),
             parameters=[*_PARAMETERS],
         )
     ]
