@@ -130,7 +130,7 @@ def _server(host: Host, arguments: dict[str, Any]) -> Any:
     """Return the server of the project, which knows how its plugins stand, where there is one and it is to be asked."""
     from tavern_host.server.holder import server_of
 
-    return server_of(host.folders, host.project) if arguments["asks_server"] else None
+    return server_of(host.folders, host.project) if arguments.get("asks_server") else None
 
 
 async def _asked(server: Any, host: Host, path: str) -> Any:

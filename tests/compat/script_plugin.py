@@ -40,6 +40,9 @@ class Scripts(ScriptExecution):
     async def stream(self, request, *, call=None):
         yield ScriptEvent(kind="result", result=await self.run(request))
 
+    async def install(self, wanted, *, call=None):
+        raise NotImplementedError
+
     async def converse(self, request, stdin, *, call=None):
         raise NotImplementedError
         yield
