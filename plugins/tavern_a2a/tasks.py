@@ -18,6 +18,9 @@ from tavern_host.context import PluginContext
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import NotFound
 from tavern_llm.api.llm import LlmChunk
+from tavern_tools.api.asking import typed
+from tavern_tools.api.toolcalls import TaskStatus, ToolTask
+from tavern_tools.api.tools import TOOL_MANAGER
 
 ALIVE = 10.0
 """Seconds after which a client that nothing came for is sent a sign of life."""
@@ -36,6 +39,7 @@ class Tasks:
     def __init__(self, agent: str, context: PluginContext, call: CallContext) -> None:
         self._agent, self._context, self._call = agent, context, call
         self._runtime = context.services.get(AGENT_RUNTIME)
+        self._tools = context.services.get(TOOL_MANAGER)
 
     async def begin(self, params: SendParams) -> AgentRun:
         """Return the run that a message begins, or that it is added to. Raises `Refused`, and what starting raises."""
@@ -49,6 +53,8 @@ class Tasks:
                 raise Refused(UNSUPPORTED, f"the task {run.id} has ended; send the message with its contextId alone")
             if said.images:
                 raise Refused(INVALID_PARAMS, "pictures cannot be added to a task that has begun; send a new one")
+            if (asked := await self._question(run)) is not None:
+                return await self._answered(run, asked, said.text)
             return await self._runtime.send(run.id, said.text, call=self._call)
         request = AgentRequest(
             profile_id=self._agent,
@@ -57,6 +63,21 @@ class Tasks:
             conversation_id=message.context_id or None,
         )
         return await self._runtime.start(request, call=self._call)
+
+    async def _question(self, run: AgentRun) -> ToolTask | None:
+        """Return the call by which the agent asks something, where it waits for an answer."""
+        for task_id in run.approvals if run.status is AgentStatus.WAITING else ():
+            task = await self._tools.task(task_id, call=self._call)
+            if task.status is TaskStatus.AWAITING_APPROVAL and task.approval and task.approval.question is not None:
+                return task
+        return None
+
+    async def _answered(self, run: AgentRun, asked: ToolTask, text: str) -> AgentRun:
+        """Answer a question of the agent by a message, as a person at a terminal types it."""
+        assert asked.approval is not None and asked.approval.question is not None
+        answer = {"answer": typed(asked.approval.question, text)}
+        await self._tools.decide(asked.id, "approve", arguments=answer, call=self._call)
+        return await self._runtime.get_run(run.id)
 
     async def find(self, task: str) -> AgentRun:
         """Return the run that a task is. Raises `Refused` where this agent has none of that id."""
@@ -77,17 +98,24 @@ class Tasks:
 
     async def sent(self, params: SendParams) -> dict[str, Any]:
         """Return the task of a message, as it has ended unless the client does not want to wait."""
-        run = await self.begin(params)
-        options = params.configuration
-        if options.blocking and not options.return_immediately:
-            await self._runtime.wait(run.id)
-        return await self.task(TaskParams(id=run.id, history_length=options.history_length))
+        options, run_id = params.configuration, ""
+        async with aclosing(answered(self._context, lambda: self.begin(params))) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, AgentRun):
+                    run_id = piece.id
+                is_heard = isinstance(piece, AgentRun) or (isinstance(piece, LlmChunk) and piece.reasoning)
+                if options.return_immediately or not options.blocking or (is_heard and await self._is_asking(run_id)):
+                    break
+        return await self.task(TaskParams(id=run_id, history_length=options.history_length))
+
+    async def _is_asking(self, run_id: str) -> bool:
+        return await self._question(await self._runtime.get_run(run_id)) is not None
 
     async def task(self, params: TaskParams) -> dict[str, Any]:
         """Return a task as it stands. Raises `Refused`."""
         run = await self.find(params.id)
         reply = await self._runtime.wait(run.id) if run.status.is_final else None
-        return _task(run, reply, params.history_length)
+        return _task(run, reply, params.history_length, await self._question(run))
 
     async def cancelled(self, params: TaskParams) -> dict[str, Any]:
         """Stop a task; return it. Raises `Refused`."""
@@ -97,14 +125,17 @@ class Tasks:
         return await self.task(params)
 
     async def stream(self, begin: Callable[[], Awaitable[AgentRun]]) -> AsyncGenerator[dict[str, Any]]:
-        """Yield a task, pieces of its answer and what the agent thinks as they come, and how it ended."""
+        """Yield a task, pieces of its answer and what the agent thinks as they come, and how it ended, or what it
+        asks: then it is the client's turn."""
         said, ids = "", dict[str, str]()
         is_begun = False
         async with aclosing(answered(self._context, begin)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, AgentRun):
                     ids = {"taskId": piece.id, "contextId": piece.conversation_id}
-                    yield {"task": _task(piece, None, 0)}
+                    yield {"task": _task(piece, None, 0, asked := await self._question(piece))}
+                    if asked is not None:
+                        return
                 elif isinstance(piece, AgentReply):
                     run = await self._runtime.get_run(piece.agent_run_id)
                     if piece.text and said != piece.text:  # pieces are what it said on the way, too
@@ -116,6 +147,10 @@ class Tasks:
                     yield _artifact_update(ids, piece.text, is_added=is_begun)
                     said, is_begun = said + piece.text, True
                 elif piece.reasoning:
+                    run = await self._runtime.get_run(ids["taskId"])
+                    if (asked := await self._question(run)) is not None:
+                        yield {"statusUpdate": {**ids, "status": _status(run, None, asked)}}
+                        return
                     yield {"statusUpdate": {**ids, "status": _thinking(piece, ids)}}
 
 
@@ -143,9 +178,9 @@ async def with_signs_of_life(
         await events.aclose()
 
 
-def _task(run: AgentRun, reply: AgentReply | None, most: int | None) -> dict[str, Any]:
+def _task(run: AgentRun, reply: AgentReply | None, most: int | None, asked: ToolTask | None) -> dict[str, Any]:
     """Return a run as a task, with at most so many of its last messages."""
-    task: dict[str, Any] = {"id": run.id, "contextId": run.conversation_id, "status": _status(run, reply)}
+    task: dict[str, Any] = {"id": run.id, "contextId": run.conversation_id, "status": _status(run, reply, asked)}
     if reply is not None and reply.text:
         task["artifacts"] = [_artifact(reply.text)]
     history = [] if reply is None or most == 0 else _history(run, reply)
@@ -160,8 +195,13 @@ def _history(run: AgentRun, reply: AgentReply) -> list[dict[str, Any]]:
     ]
 
 
-def _status(run: AgentRun, reply: AgentReply | None) -> dict[str, Any]:
-    """Return how a run stands; why it ended without a reply, and what it waits for, in words."""
+def _status(run: AgentRun, reply: AgentReply | None, asked: ToolTask | None = None) -> dict[str, Any]:
+    """Return how a run stands; why it ended without a reply, and what it asks or waits for, in words."""
+    if asked is not None and asked.approval is not None and (question := asked.approval.question) is not None:
+        message = _message(question.message, run.id, run.conversation_id, asked.id)
+        message["parts"].append({"data": question.expects})
+        asked_at = _stamp(asked.approval.requested_at)
+        return {"state": "TASK_STATE_INPUT_REQUIRED", "timestamp": asked_at, "message": message}
     at = run.finished_at or (now() if reply is None else run.started_at)
     state = _STATES.get(run.status, "WORKING")
     status: dict[str, Any] = {"state": f"TASK_STATE_{state}", "timestamp": _stamp(at)}

@@ -39,14 +39,15 @@ def in_old_form(result: dict[str, Any]) -> dict[str, Any]:
     if "statusUpdate" in result:
         update = result["statusUpdate"]
         status = _status(update["status"])
-        return {**update, "kind": "status-update", "status": status, "final": status["state"] in _FINAL}
+        return {**update, "kind": "status-update", "status": status, "final": status["state"] in _LAST}
     if "artifactUpdate" in result:
         update = result["artifactUpdate"]
         return {**update, "kind": "artifact-update", "artifact": _artifact(update["artifact"])}
     return _task(result)
 
 
-_FINAL = frozenset({"completed", "failed", "canceled", "rejected"})
+_LAST = frozenset({"completed", "failed", "canceled", "rejected", "input-required"})
+"""The states with which a stream ends."""
 
 
 def _task(task: dict[str, Any]) -> dict[str, Any]:
@@ -75,4 +76,4 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
-    return {"kind": "text", "text": part["text"]}
+    return {"kind": "text" if "text" in part else "data", **part}

@@ -13,8 +13,9 @@ from tavern_host.projects import Folders
 from tavern_host.testing.http import HttpClient, served
 from tests.agents.agent_bench import AgentBench, agent, agent_bench, thinking
 
+ASK = "system:request_user_interaction"
 SETTINGS = {
-    "extensions.tavern-mcp.offer": ["agent:keeper", "agent:wirtin_ü", "agent:ghost"],
+    "extensions.tavern-mcp.offer": ["agent:keeper", "agent:wirtin_ü", "agent:curious", "agent:ghost"],
     "extensions.tavern-accounts.roles": {"client": ["read:/a2a*", "create:/a2a*"], "reader": ["read:/a2a*"]},
 }
 
@@ -23,6 +24,7 @@ def prepare(project: Any) -> None:
     """Write agents; `hidden` is not offered, and there is no `ghost`."""
     project.write("agents/keeper.json", agent("keeper", "shout", description="Keeps the bar."))
     project.write("agents/second.json", agent("wirtin_ü"))
+    project.write("agents/curious.json", agent("curious", ASK))
     project.write("agents/hidden.json", agent("hidden") | {"core_deliberation_workflow_id": "whole"})
     project.write("workflows/whole.json", thinking())
 

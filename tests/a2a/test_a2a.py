@@ -17,7 +17,7 @@ from tavern_host.contracts.accounts import ACCOUNTS
 from tavern_host.projects import Folders
 from tavern_host.testing.http import HttpClient, served
 from tavern_llm.api.llm import LlmRequest
-from tests.a2a.conftest import SETTINGS, events, prepare
+from tests.a2a.conftest import ASK, SETTINGS, events, prepare
 from tests.agents.agent_bench import AgentBench, agent_bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,15 +66,15 @@ async def streamed(web: HttpClient, method: str, params: Any) -> list[Any]:
 
 async def test_only_agents_that_are_offered_have_cards(bench: AgentBench, web: HttpClient) -> None:
     listed = await (await web.get("/a2a")).json()
-    assert [one["name"] for one in listed] == ["Keeper", "Wirtin_Ü"]
+    assert [one["name"] for one in listed] == ["Curious", "Keeper", "Wirtin_Ü"]
     found = await (await web.get(f"{KEEPER}/{CARD}")).json()
-    assert found == listed[0]
+    assert found == listed[1]
     project = bench.host._manager.active["tavern-a2a"].context.project.id
     url = f"http://127.0.0.1:{web.port}/projects/{project}/a2a/keeper"
     assert [one["url"] for one in found["supportedInterfaces"]] == [url, url] == [found["url"], url]
     assert [one["protocolVersion"] for one in found["supportedInterfaces"]] == ["1.0", "0.3"]
     assert (found["description"], found["skills"][0]["id"]) == ("Keeps the bar.", "keeper")
-    assert (await web.get(listed[1]["url"].partition(str(web.port))[2] + f"/{CARD}")).status == 200
+    assert (await web.get(listed[2]["url"].partition(str(web.port))[2] + f"/{CARD}")).status == 200
     for name in ("hidden", "ghost", "nobody"):
         asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message()}}
         for answer in (await web.get(f"/a2a/{name}/{CARD}"), await web.post(f"/a2a/{name}", json=asked)):
@@ -175,6 +175,42 @@ async def test_a_task_runs_without_its_client_and_is_cancelled_by_it(bench: Agen
     }
     for method, (params, code) in rows.items():
         assert (await call(web, method, params))["error"]["code"] == code, method
+
+
+async def test_what_an_agent_asks_is_answered_by_a_message(bench: AgentBench, web: HttpClient) -> None:
+    curious = "/a2a/curious"
+    choice = {"question": "Which drink?", "choices": ["tea", "ale"]}
+    bench.answers(
+        *(said("", (ASK, choice)), said("Tea it is.")),
+        *(said("", (ASK, {"question": "What name?"})), said("Hello, Ada.")),
+    )
+    asking = {"message": message("I am thirsty.")}
+    task = (await call(web, "SendMessage", asking, curious))["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    words, form = task["status"]["message"]["parts"]
+    assert (words, form["data"]["enum"]) == ({"text": "Which drink?"}, ["tea", "ale"])
+    assert (await call(web, "GetTask", {"id": task["id"]}, curious))["result"]["status"] == task["status"]
+    wrong = {"message": message("wine", taskId=task["id"])}
+    assert (await call(web, "SendMessage", wrong, curious))["error"]["code"] == -32602
+    right = {"message": message("1", taskId=task["id"])}
+    done = (await call(web, "SendMessage", right, curious))["result"]["task"]
+    assert (done["id"], done["status"]["state"]) == (task["id"], "TASK_STATE_COMPLETED")
+    assert done["artifacts"][0]["parts"] == [{"text": "Tea it is."}]
+
+    async def stream(params: Any, method: str = "message/stream") -> list[Any]:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return [one["result"] for one in events(await (await web.post(curious, json=asked)).text())]
+
+    sent = await stream({"message": old("Who am I?")})
+    assert (sent[-1]["kind"], sent[-1]["status"]["state"]) == ("status-update", "input-required")
+    assert sent[-1]["final"] is True
+    assert [part["kind"] for part in sent[-1]["status"]["message"]["parts"]] == ["text", "data"]
+    run = sent[-1]["taskId"]
+    [again] = await stream({"id": run}, "tasks/resubscribe")
+    assert (again["kind"], again["status"]["state"]) == ("task", "input-required")
+    sent = await stream({"message": old("Ada", taskId=run)})
+    assert (sent[-1]["status"]["state"], sent[-1]["final"]) == ("completed", True)
+    assert (await bench.runtime.get_run(run)).text == "Hello, Ada."
 
 
 async def test_a_client_that_goes_away_leaves_its_task_running(bench: AgentBench, web: HttpClient) -> None:
