@@ -29,6 +29,7 @@ _GLOBAL = [
     click.Option(["--no-plugins"], is_flag=True, help="Load first-party plugins only."),
     click.Option(["--no-plugin"], metavar="NAME", multiple=True, help="Leave a plugin out."),
     click.Option(["--strict"], is_flag=True, help="Fail where a plugin is not in order."),
+    click.Option(["--debug"], is_flag=True, help="Wait for a debugger (debugpy), then begin."),
     click.Option(["--verbose", "-v"], is_flag=True, help="Show the log, with tracebacks."),
     click.Option(["--version", "-V"], is_flag=True, help="Show the version."),
 ]

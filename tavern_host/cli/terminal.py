@@ -126,6 +126,8 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], deadline: ExitDeadline
         if not rest:
             click.echo(first_steps())
             return 0
+        if options["debug"]:
+            first_party_part("debugger:wait_for_debugger")()
         set_up_log(verbose=options["verbose"])
         with STREAMS.kept():
             main = _run(options, rest, hosts)
