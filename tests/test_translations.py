@@ -14,11 +14,20 @@ PAIRS = {
 
 
 def _links(page: Page) -> list[str]:
-    """Return where the links of a page lead, a translated page counting as the English one."""
-    folder = posixpath.dirname(page.path)
-    found = [posixpath.normpath(posixpath.join(folder, target)) for target in page.links if "://" not in target]
-    english = [PAIRS.get(target, target) for target in found]
-    return sorted(target for target in english if target != PAIRS.get(page.path, page.path))
+    """Return where the links of a page lead, a translated page and its headings counting as the English ones."""
+    found = [_original(page.path, target) for target in page.links if "://" not in target]
+    return sorted(target for target in found if target != PAIRS.get(page.path, page.path))
+
+
+def _original(page: str, target: str) -> str:
+    file, _, anchor = target.partition("#")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(page), file)) if file else page
+    original = PAIRS.get(path, path)
+    if anchor and path != original:
+        anchors = Page.read(path).anchors
+        assert anchor in anchors, f"{page}: {target} names no heading"
+        anchor = list(Page.read(original).anchors)[anchors[anchor]]
+    return f"{original}#{anchor}" if anchor else original
 
 
 def _rows(page: Page) -> list[int]:

@@ -77,17 +77,17 @@ class Page:
         return [(len(heading["level"]), heading["title"].strip()) for heading in found if heading is not None]
 
     @cached_property
-    def anchors(self) -> set[str]:
-        """What a link may name after `#`, as GitHub makes it of the headings."""
-        anchors: set[str] = set()
-        for _, title in self.headings:
+    def anchors(self) -> dict[str, int]:
+        """What a link may name after `#`, as GitHub makes it of the headings, with the number of its heading from 0."""
+        anchors: dict[str, int] = {}
+        for heading, (_, title) in enumerate(self.headings):
             plain = _LINK.sub(lambda link: link["text"], title)
             base = slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
             number = 0
             while slug in anchors:
                 number += 1
                 slug = f"{base}-{number}"
-            anchors.add(slug)
+            anchors[slug] = heading
         return anchors
 
     @cached_property
