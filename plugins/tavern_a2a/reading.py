@@ -12,6 +12,8 @@ from tavern_a2a.failures import INVALID_PARAMS, NO_PUSHES, WRONG_CONTENT, Refuse
 from tavern_host.context import PluginContext
 from tavern_llm.api.llm import ChatImage
 
+MOST_PICTURES = 16
+"""As many as a message to an agent has."""
 _TEXTS = frozenset({"text", "text/*", "text/plain", "text/markdown", "*/*", "*"})
 
 
@@ -36,13 +38,16 @@ def read_message(params: SendParams) -> Said:
     if options.push_notification_config is not None or options.task_push_notification_config is not None:
         raise Refused(NO_PUSHES, "push notifications are not supported; use SendStreamingMessage or GetTask")
     if options.accepted_output_modes and not _TEXTS.intersection(options.accepted_output_modes):
-        raise Refused(WRONG_CONTENT, f"agents answer with text/plain, not {', '.join(options.accepted_output_modes)}")
+        modes = ", ".join(options.accepted_output_modes)
+        raise Refused(WRONG_CONTENT, f"agents answer with text/plain, not {modes:.200}")
     said, texts = Said(), list[str]()
     for index, part in enumerate(params.message.parts):
         if (text := _text(part)) is not None:
             texts.append(text)
         else:
             _add_picture(said, part, f"message.parts[{index}]")
+    if len(said.data) + len(said.addresses) > MOST_PICTURES:
+        raise Refused(INVALID_PARAMS, f"message.parts: a message has at most {MOST_PICTURES} pictures")
     said.text = "\n\n".join(texts)
     if not said.text.strip():
         raise Refused(INVALID_PARAMS, "message.parts: a message needs a text")

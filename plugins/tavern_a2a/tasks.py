@@ -11,7 +11,7 @@ from typing import Any
 from tavern_a2a.api.requests import SendParams, TaskParams
 from tavern_a2a.failures import INVALID_PARAMS, NO_TASK, NOT_CANCELABLE, UNSUPPORTED, Refused
 from tavern_a2a.reading import kept_images, read_message
-from tavern_agents.api.agents import AGENT_RUNTIME, AgentReply, AgentRequest, AgentRun, AgentStatus
+from tavern_agents.api.agents import AGENT_RUNTIME, AgentReply, AgentRequest, AgentRun, AgentRunFilter, AgentStatus
 from tavern_agents.api.listening import answered
 from tavern_host.clock import now
 from tavern_host.context import PluginContext
@@ -56,6 +56,8 @@ class Tasks:
             if (asked := await self._question(run)) is not None:
                 return await self._answered(run, asked, said.text)
             return await self._runtime.send(run.id, said.text, call=self._call)
+        if message.context_id:
+            await self._check_context(message.context_id)
         request = AgentRequest(
             profile_id=self._agent,
             message=said.text,
@@ -63,6 +65,12 @@ class Tasks:
             conversation_id=message.context_id or None,
         )
         return await self._runtime.start(request, call=self._call)
+
+    async def _check_context(self, context_id: str) -> None:
+        """Raise `Refused` for a conversation of another agent, which may not be offered."""
+        runs = await self._runtime.runs(AgentRunFilter(conversation_id=context_id, limit=1))
+        if runs and runs[0].profile_id != self._agent:
+            raise Refused(INVALID_PARAMS, f"no context {context_id!r:.200} of the agent {self._agent}")
 
     async def _question(self, run: AgentRun) -> ToolTask | None:
         """Return the call by which the agent asks something, where it waits for an answer."""

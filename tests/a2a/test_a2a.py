@@ -245,6 +245,7 @@ async def test_every_mistake_has_the_protocols_code(bench: AgentBench, web: Http
     hidden = (await bench.runtime.start(AgentRequest(profile_id="hidden", message="Hello?"))).id
     pdf = {"raw": "AAAA", "mediaType": "application/pdf"}
     pixel = {"raw": "?", "mediaType": "image/png"}
+    dot = {"raw": "iVBORw0KGgo=", "mediaType": "image/png"}
     file = {"url": "file:///etc/passwd", "mediaType": "image/png"}
     push = {"taskPushNotificationConfig": {"url": "http://127.0.0.1:9/"}}
     rows: list[tuple[str, Any, int, str]] = [
@@ -253,6 +254,8 @@ async def test_every_mistake_has_the_protocols_code(bench: AgentBench, web: Http
         ("SendMessage", {"message": message(" ")}, -32602, "INVALID_PARAMS"),
         ("SendMessage", {"message": message("x", pixel)}, -32602, "INVALID_PARAMS"),
         ("SendMessage", {"message": message("x", file)}, -32602, "INVALID_PARAMS"),
+        ("SendMessage", {"message": message("x", *[dot] * 17)}, -32602, "INVALID_PARAMS"),
+        ("SendMessage", {"message": message(contextId=hidden)}, -32602, "INVALID_PARAMS"),
         ("SendMessage", {"message": message("x", pdf)}, -32005, "CONTENT_TYPE_NOT_SUPPORTED"),
         *(
             (method, {"message": message(), "configuration": one}, code, reason)
