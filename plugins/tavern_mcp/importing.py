@@ -31,8 +31,11 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _INPUT = re.compile(r"\$\{input:([^}]{1,80})\}")
 _REGISTRIES = {"npx": "npm", "bunx": "npm", "uvx": "pypi", "pipx": "pypi"}
 _FETCHERS = ("docker", "podman", *_REGISTRIES)
-_NAMES_PACKAGE = ("-p", "--package", "--from", "--spec")
+_NAMES_PACKAGE = {"npm": ("-p", "--package"), "pypi": ("--from", "--spec")}
 """Options of programs that fetch packages which say the package; what is called then is one of its programs."""
+
+_WITHOUT_VALUE = ("-y", "--yes", "-q", "--quiet", "--bun", "--isolated", "--refresh", "--no-cache", "--prefer-online")
+"""Their options that change nothing about which package and program it is."""
 
 
 def importers() -> list[ImporterInfo]:
@@ -98,8 +101,10 @@ def packaged(command: str, words: list[str]) -> dict[str, Any] | None:
     package = None
     while rest and rest[0].startswith("-"):
         option, _, value = rest.pop(0).partition("=")
-        if option in _NAMES_PACKAGE:
+        if option in _NAMES_PACKAGE[registry] and package is None:
             package = value or (rest.pop(0) if rest else None)
+        elif option not in _WITHOUT_VALUE:  # what follows could be its value, and no package
+            return None
     if not rest:
         return None
     program = rest.pop(0)

@@ -157,6 +157,11 @@ def test_what_fetches_a_package_is_named_by_it() -> None:
             "npx": None,
             "npx -y": None,
             "uvx --from": None,
+            "uvx --python 3.12 l": None,
+            "uvx -p 3.12 l": None,
+            "uvx --with m n": None,
+            "npx --registry https://example.org o": None,
+            "npx -p q -p r s": None,
             "docker run k": None,
             "node server.js": None,
         }.items():
