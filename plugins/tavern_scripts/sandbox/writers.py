@@ -23,6 +23,9 @@ _OWNER, _USER, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
 _ALL, _READ_AND_WRITE = 0o7, 0o6
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
+_DEEPEST = 200
+"""How deep folders may be: each is open while those in it are looked at."""
+
 _Entries = dict[tuple[int, int], int]
 """Permissions by the tag and the id of an entry."""
 
@@ -58,7 +61,9 @@ def let_write(place: str, user: int) -> None:
 
 
 def _let_write_inside(top: int, user: int) -> None:
-    for _, folders, files, there in os.fwalk(".", dir_fd=top, onerror=_raise):
+    for path, folders, files, there in os.fwalk(".", dir_fd=top, onerror=_raise):
+        if path.count("/") > _DEEPEST:
+            raise OSError(errno.ENAMETOOLONG, f"it has more than {_DEEPEST} folders inside of each other")
         for name in (*folders, *files):
             try:
                 number = os.open(name, _OPEN, dir_fd=there)
@@ -68,10 +73,16 @@ def _let_write_inside(top: int, user: int) -> None:
                 raise
             try:
                 kind = os.fstat(number)
-                if stat.S_ISDIR(kind.st_mode) or (stat.S_ISREG(kind.st_mode) and kind.st_nlink == 1):
+                if stat.S_ISDIR(kind.st_mode) or _is_plain(kind):
                     _add(number, user)
             finally:
                 os.close(number)
+
+
+def _is_plain(kind: os.stat_result) -> bool:
+    """Return whether it is a file that is nowhere else, and does not run with its owner's rights: those outlast a
+    change through a mapping of it."""
+    return stat.S_ISREG(kind.st_mode) and kind.st_nlink == 1 and not kind.st_mode & (stat.S_ISUID | stat.S_ISGID)
 
 
 def _raise(error: OSError) -> None:
@@ -93,7 +104,9 @@ def _add(number: int, user: int) -> None:
 
 
 def _set(number: int, list_name: str, entries: _Entries, users: dict[int, int]) -> None:
-    made = entries | {(_USER, user): permissions for user, permissions in users.items()}
+    allowed = entries.get((_MASK, _NO_ID), _ALL)  # the mask is set again: what it kept back stays so
+    made = {key: own if key[0] in (_OWNER, _OTHER) else own & allowed for key, own in entries.items()}
+    made |= {(_USER, user): permissions for user, permissions in users.items()}
     most = 0
     for (tag, _), permissions in made.items():
         most |= permissions if tag not in (_OWNER, _OTHER, _MASK) else 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tavern_scripts.sandbox.layout import BadLaunch
 from tavern_scripts.sandbox.writers import let_write, writer_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="programs of an ordinary user run as that user")
@@ -71,3 +72,22 @@ def test_a_second_program_gets_its_own_entry_and_the_first_keeps_its_own(place: 
     let_write(str(place / "deep" / "er" / "b"), USER + 2)
     assert changes(place / "deep" / "er" / "b", user=USER + 2)
     assert not changes(place / "deep" / "er", user=USER + 2)
+
+
+def test_what_others_may_do_is_no_more_than_before(place: Path) -> None:
+    let_write(str(place / "a"), USER + 1)
+    (place / "a").chmod(0o600)  # which takes from all in the list what they have
+    (place / "raised").write_text("")
+    (place / "raised").chmod(0o4755)
+    assert not changes(place / "a", user=USER + 1)
+    let_write(str(place), USER)
+    assert changes(place / "a")
+    assert not changes(place / "a", user=USER + 1)
+    assert not changes(place / "raised")
+
+
+def test_folders_that_are_too_deep_are_refused(place: Path) -> None:
+    (place / "deep" / "/".join("d" * 250)).mkdir(parents=True)
+    with pytest.raises(BadLaunch, match="more than 200 folders inside of each other"):
+        let_write(str(place), USER)
+    assert not changes(place)
