@@ -113,7 +113,13 @@ class Declared:
         if server.read_only:
             return 'only the operator says which tools change nothing ("readOnly")'
         outside = [path for path in (*server.read, *server.write) if not self._place(path).is_relative_to(self._root)]
-        return f"{outside[0]} is not in the project, of which alone its servers see files" if outside else None
+        if outside:
+            return f"{outside[0]} is not in the project, of which alone its servers see files"
+        private = Path(os.path.realpath(self.project.private))
+        for path in (*server.read, *server.write, *self._words()):
+            if (place := self._place(path)).is_relative_to(private) or private.is_relative_to(place):
+                return f"in {path} is what the host keeps for itself in the project, which its servers do not see"
+        return None
 
     def digest(self) -> str:
         """Return a digest of the server's setup, and of a project's server the files of the project that it sees, its

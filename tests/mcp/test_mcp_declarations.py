@@ -92,6 +92,9 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         "free": {**server, "sampling": "allow"},
         "thief": {**server, "env": {"KEY": {"env": "PATH"}}},
         "nosy": {**server, "read": ["../.."]},
+        "whole": {**server, "write": ["."]},
+        "keeper": {**server, "write": [".tavern/plugins"]},
+        "spy": {**server, "args": ["server.py", "."]},
         "both": {**server, "url": "https://example.com/mcp"},
         "liar": {**server, "readOnly": ["*"]},
     }
