@@ -12,7 +12,7 @@ import contextlib
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import distributions
 from pathlib import Path
@@ -82,7 +82,7 @@ class Changes:
             before = now.previous
             if before is None or not (self.store.folder / before.folder).is_dir():
                 raise Conflict(f"no version of {now.distribution} from before {now.version} is kept")
-            was_granted = set(before.plugins) <= set(now.previous_granted)
+            was_granted = set(self._in_project(before.plugins)) <= set(now.previous_granted)
             return await self._change(before, now, known, Options(grant=was_granted), _ROLLED_BACK)
 
     async def uninstall(self, name: str, *, purge: bool) -> PackageChange:
@@ -106,6 +106,10 @@ class Changes:
                     await asyncio.to_thread(shutil.rmtree, folder / "plugins" / plugin, ignore_errors=True)
             await asyncio.to_thread(self._tidy)
         return PackageChange(package=package, running=[line for one in running for line in _became(one, package)])
+
+    def _in_project(self, plugins: Iterable[str]) -> list[str]:
+        """Return how the record, which all projects have in common, names plugins of this one."""
+        return [f"{self._context.project.id}/{name}" for name in plugins]
 
     def _installer(self) -> Installer:
         return Installer(self._context.settings.get("installer") or None, self._context.http.proxy_variables())
@@ -179,7 +183,7 @@ class Changes:
             was = [one for one in host.plugins() if before is not None and one.name in before.plugins]
             in_use = any(one.state is not PluginState.NEEDS_REVIEW for one in was)
             if before is not None:
-                granted_before = [one.name for one in was if all(p.granted for p in one.permissions)]
+                granted_before = self._in_project(one.name for one in was if all(p.granted for p in one.permissions))
                 kept = before.model_copy(update={"previous": None, "previous_granted": []})
                 package = package.model_copy(update={"previous": kept, "previous_granted": granted_before})
                 after[package.distribution] = package
@@ -189,7 +193,8 @@ class Changes:
                 for one in plugins
                 if not all(p.granted for p in one.permissions)
             }
-            is_granted = options.grant or (bool(missing) and await options.ask(missing))
+            is_revoked = action == _ROLLED_BACK and not in_use  # since the upgrade, before which it was granted
+            is_granted = not is_revoked and (options.grant or (bool(missing) and await options.ask(missing)))
             if missing and in_use and not is_granted:
                 return change.model_copy(update={"missing": missing, "changed": False})
             if not self._is_running and (is_granted or not missing):

@@ -23,7 +23,7 @@ class Package(Model):
     `folder` is its own within the folder of packages; `requested` is what the operator asked for, `sha256` the hash of
     the file that it came in, where it came in one. `dependencies` are what is in its folder beside it, by name with the
     version. `previous` is the version that was in use before it, which is kept, and `previous_granted` which plugins
-    had all that they asked for then, in the project that it was upgraded from.
+    had all that they asked for then, as PROJECT/PLUGIN.
     """
 
     distribution: str

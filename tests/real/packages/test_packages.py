@@ -445,3 +445,25 @@ async def test_a_running_host_follows(project: Path, wheels: Path, tmp_path: Pat
         assert await about(server) == ["1.2.0", 1]
         await server.delete("/api/packages/acme")
         assert (await about(server), await server.get("/api/packages")) == (404, [])
+
+
+def test_a_grant_of_before_comes_back_only_where_it_was_and_was_not_revoked(
+    project: Path, tmp_path: Path, operator_folders: Path
+) -> None:
+    def grants() -> int:
+        files = (operator_folders / "state").rglob("grants.json")
+        return sum("acme" in json.loads(path.read_text())["grants"] for path in files)
+
+    other = tmp_path / "other"
+    assert tavern("init", other).code == 0
+    assert plugins(project, "install", "acme==1.2.0", "--grant").code == 0
+    assert plugins(project, "upgrade", "acme", "acme==1.0.0").code == 0
+    assert grants() == 1
+    assert plugins(other, "rollback", "acme").code == 0
+    assert (grants(), shown(other, "acme")["state"]) == (1, "needs-review")
+
+    assert plugins(project, "grant", "acme").code == 0
+    assert plugins(project, "upgrade", "acme", "acme==1.0.0").code == 0
+    assert plugins(project, "revoke", "acme").code == 0
+    assert plugins(project, "rollback", "acme").code == 0
+    assert (grants(), shown(project, "acme")["state"]) == (0, "needs-review")
