@@ -30,7 +30,7 @@ CONTRACT_FILES = 28
 PLUGINS = {
     "a2a": 620, "accounts": 1_250, "agents": 6_930, "assistant": 2_300, "characters": 1_260, "containers": 500,
     "dask": 950, "devtools": 2_000, "engine": 10_700, "importers": 650, "isolation": 4_000, "knowledge": 3_450,
-    "llm": 4_000, "mcp": 2_400, "nodes": 5_700, "openai": 1_150, "operations": 2_620, "packages": 1_000,
+    "llm": 4_000, "mcp": 2_400, "nodes": 5_700, "openai": 1_150, "operations": 2_630, "packages": 1_000,
     "panels": 1_250, "postgres": 900, "scripts": 10_500, "tam": 2_040, "tools": 11_700, "triggers": 1_850,
     "wasm": 450, "workflows": 4_450, "worlds": 1_250,
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from ssl import CERT_NONE, create_default_context
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.error import HTTPError
@@ -74,8 +75,14 @@ async def answer_of(server: Server, path: str) -> Any:
     try:
         return json.loads(await asyncio.to_thread(lambda: opener.open(asked, timeout=_SILENCE).read()))
     except HTTPError as error:
-        problem = json.loads(error.read())
-        raise error_of(ErrorInfo(code=problem["code"], message=problem["detail"])) from None
+        with suppress(ValueError, KeyError, TypeError):  # it says it in another form
+            problem = json.loads(error.read())
+            raise error_of(ErrorInfo(code=problem["code"], message=problem["detail"])) from None
+        raise ServiceUnavailable(
+            f"the server at {server.address} answered with {error.code}; --here looks here"
+        ) from None
+    except ValueError:
+        raise ServiceUnavailable(f"what is at {server.address} is no server of ours; --here looks here") from None
     except OSError:
         raise ServiceUnavailable(f"the server at {server.address} (process {server.process}) has stopped") from None
 

@@ -145,6 +145,7 @@ asyncio.run(main())"""
     loaded = {name for name in loaded if name.startswith("tavern_")}
     assert {name.partition(".")[0] for name in loaded} == {
         "tavern_devtools",
+        "tavern_importers",
         "tavern_llm",
         "tavern_scripts",
         "tavern_tools",
