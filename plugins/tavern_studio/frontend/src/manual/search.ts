@@ -5,11 +5,11 @@ const CJK = /\p{Script=Han}+/gu;
 const WORDS = /[\p{L}\p{N}_]+/gu;
 /** Words that say nothing about what somebody looks for. */
 const EMPTY = new Set(
-  "a an and are as at be by can do does for from get have how i if in is it its may me my of on one or so that the there this to up use what when where which who why will with you your".split(
+  "a an and are as at be by can cannot do does for from get have how i if in is it its may me my of on one or so that the their them there they this to up use what when where which who why will with you your".split(
     " ",
   ),
 );
-const EMPTY_HAN = /[的了吗呢是在我你要怎么如何什么哪里哪个可以能不能为让把被和与或给从到]+/gu;
+const EMPTY_HAN = /怎么样?|如何|什么|哪里|哪个|哪些|可以|能不能|一个|[的了吗呢是在我你让把被和与或给从到]/gu;
 
 /** The words of a text: those of alphabets without their usual endings, and of Chinese each two characters beside each other. */
 export function tokens(text: string): string[] {
@@ -24,8 +24,21 @@ export function tokens(text: string): string[] {
   return found;
 }
 
+const STEMS = new Map<string, string>();
+
+/** What the forms of an English word have in common: "node" and "nodes", "store" and "stored", "setting" and "settings". */
 function stem(word: string): string {
-  return word.length > 4 ? word.replace(/(ies|ing|ed|es|s)$/, (end) => (end === "ies" ? "y" : "")) : word;
+  let root = STEMS.get(word);
+  if (root === undefined) {
+    root = word;
+    if (word.length > 3) {
+      const one = word.replace(/ies$/, "y").replace(/(?<![isu])s$/, "");
+      const verb = one.replace(/^(.*[aeiouy].+)(?:ing|ed)$/, "$1");
+      root = verb.replace(/([^aeiouls])\1$/, "$1").replace(/(?<=...)e$/, "");
+    }
+    STEMS.set(word, root);
+  }
+  return root;
 }
 
 /** Finds parts of pages by words. What the index says of a page in any language leads to it, too. */
