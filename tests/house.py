@@ -20,10 +20,10 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 16_720, "contracts": 2_610, "file": 450, "function": 60}
+MOST = {"core": 4_000, "kernel": 16_910, "contracts": 2_610, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
 of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25, 140, 146,
-150, 157, 166, 169 and 181 say why the kernel's is what it is."""
+150, 157, 166, 169, 181 and 194 say why the kernel's is what it is."""
 CONTRACT_FILES = 28
 """How many files the contracts of the kernel are at most."""
 
@@ -71,7 +71,7 @@ OTHER_CLOCKS = (
     *(
         "plugins/tavern_nodes/api/patterns.py",
         "plugins/tavern_operations/backup.py",
-        "tavern_host/storage/confined_fs.py",
+        "tavern_host/storage/open_folder.py",
     ),
 )
 """Files and folders that may ask the machine for the time; all others ask `tavern_host.clock`, which tests hold."""

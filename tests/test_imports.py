@@ -183,3 +183,28 @@ def test_apis_import_each_other_downwards() -> None:
             graph.add_edges_from((plugin, other) for other in others)
     assert list(networkx.simple_cycles(graph)) == []
     assert graph.size() > 3
+
+
+# --- systems -------------------------------------------------------------------------------------------------
+
+ONLY_SOME_SYSTEMS = re.compile(
+    r"\bos\.(O_NOFOLLOW|O_DIRECTORY|O_NONBLOCK|O_CLOEXEC|O_NOCTTY|O_PATH|fchmod|l?chown|fchown|killpg|get[eg]*uid|fwalk|mkfifo|"
+    r"setsid|fork|statvfs|getpgid|pidfd_open|sched_\w+)\b|\b(src_|dst_)?dir_fd=|\badd_signal_handler\b|\bos\.kill\(|"
+    r"^\s*(import|from) (fcntl|resource|pwd|grp|termios|pty|tty)\b",
+    re.MULTILINE,
+)
+NEED_LINUX = ("tavern_containers", "tavern_isolation", "tavern_scripts", "tavern_wasm")
+ASKED = {
+    *(KERNEL / "common" / "system.py", KERNEL / "storage" / "open_folder.py"),
+    KERNEL / "storage" / "file_watch.py",  # where the system has notes of changes
+    PLUGINS / "tavern_nodes" / "worker_main.py",  # a process that POSIX systems start
+    PLUGINS / "tavern_tools" / "editor" / "python_signature.py",  # a limit of a process, where there are limits
+}
+
+
+def test_what_only_some_systems_have_is_asked_in_one_place() -> None:
+    with Failures() as failures:
+        for file in [*KERNEL.rglob("*.py"), *PLUGINS.rglob("*.py")]:
+            if file not in ASKED and not any(plugin in file.parts for plugin in NEED_LINUX):
+                with failures.row(file.relative_to(ROOT)):
+                    assert not ONLY_SOME_SYSTEMS.search(file.read_text(encoding="utf-8"))

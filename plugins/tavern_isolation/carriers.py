@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
 from typing import Protocol
 
+from tavern_host.common.system import NEEDS_LINUX
 from tavern_host.contracts.errors import ServiceUnavailable
 from tavern_scripts.api.scripts import SandboxOutput
 
@@ -56,7 +57,9 @@ class PlainProcess:
 
     @classmethod
     async def start(cls, end: socket.socket, interpreter: str, packages: list[str], proxies: dict[str, str]) -> Carrier:
-        """Start one that imports from these folders."""
+        """Start one that imports from these folders. Raises `ServiceUnavailable` where the system is not Linux."""
+        if NEEDS_LINUX:
+            raise ServiceUnavailable(f"a plugin in a process of its own {NEEDS_LINUX}")
         kept = {name: value for name, value in os.environ.items() if name in _VARIABLES or name.startswith("PYTHON")}
         process = await asyncio.create_subprocess_exec(
             *(interpreter, "-m", CHILD, str(end.fileno())),

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tavern_host.contracts.documents import MAX_DOCUMENT, json_path, json_type, mistakes, wire_json, without_comments
 from tavern_host.contracts.errors import InvalidInput, TavernError
 from tavern_host.contracts.wire import MAX_LEVELS
-from tavern_host.storage.confined_fs import confined_folder, open_file, reason_of, replace_file, stat_file, writing
+from tavern_host.storage.confined_fs import confined_folder, open_file, reason_of, replace_file, stat_file
 from tavern_host.storage.content_files import hash_of
 from tavern_knowledge.api.knowledge import BaseHeader, KnowledgeEntry
 from tavern_knowledge.index import Row
@@ -66,7 +66,8 @@ class BaseFolder:
         """Return how each base's file is now, by id: equal only as long as nobody writes it."""
         found: dict[str, str] = {}
         with suppress(FileNotFoundError, NotADirectoryError), confined_folder(self._path, []) as folder:
-            every = os.listdir(folder)  # noqa: PTH208 (of an open folder)
+            with folder.scan() as entries:
+                every = [entry.name for entry in entries]
             names = (name for name in every if name.endswith(SUFFIX) and is_id(name.removesuffix(SUFFIX)))
             for name in sorted(names)[:MAX_BASES]:
                 if (about := stat_file(folder, name)) is not None:
@@ -90,17 +91,17 @@ class BaseFolder:
         """Replace a base's file; return its stamp and hash. Readers find the old content or the new, also after a
         crash. Raises `InvalidInput` for more than fits."""
         name, data = f"{base}{SUFFIX}", document_of(base, header, bodies)
-        with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
+        with confined_folder(self._path, [], make=True) as folder, folder.locked(_LOCK_SECONDS):
             replace_file(folder, name, data, overwrite=True)
-            return _stamp(os.stat(name, dir_fd=folder, follow_symlinks=False)), hash_of(data)
+            return _stamp(folder.stat(name)), hash_of(data)
 
     def remove(self, base: str) -> None:
         """Remove a base's file and the picture beside it, those that are there."""
-        with suppress(FileNotFoundError), confined_folder(self._path, []) as folder, writing(folder, _LOCK_SECONDS):
+        with suppress(FileNotFoundError), confined_folder(self._path, []) as folder, folder.locked(_LOCK_SECONDS):
             for suffix in (PICTURE, SUFFIX):
                 with suppress(FileNotFoundError):
-                    os.unlink(f"{base}{suffix}", dir_fd=folder)
-            os.fsync(folder)
+                    folder.unlink(f"{base}{suffix}")
+            folder.sync()
 
     def picture(self, base: str) -> bytes | None:
         """Return the picture beside a base, or None where there is none that can be read."""
@@ -112,7 +113,7 @@ class BaseFolder:
 
     def write_picture(self, base: str, picture: bytes) -> None:
         """Replace the picture beside a base."""
-        with confined_folder(self._path, [], make=True) as folder, writing(folder, _LOCK_SECONDS):
+        with confined_folder(self._path, [], make=True) as folder, folder.locked(_LOCK_SECONDS):
             replace_file(folder, f"{base}{PICTURE}", picture, overwrite=True)
 
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from tavern_host.context import Project
 from tavern_host.contracts.errors import OutputError
-from tavern_host.storage.confined_fs import confined_folder, reason_of, replace_file, writing
+from tavern_host.storage.confined_fs import confined_folder, reason_of, replace_file
 from tavern_tools.api.toolcalls import ContentPart, ToolOutput
 
 FOLDER = "mcp"
@@ -53,7 +53,7 @@ def _file(data: str, kind: str | None, project: Project, server: str) -> Content
     kind = kind if kind and mimetypes.guess_extension(kind) else "application/octet-stream"
     name = f"{sha256(content).hexdigest()[:32]}{mimetypes.guess_extension(kind) or ''}"
     try:
-        with confined_folder(project.folder("files"), (FOLDER, server), make=True) as folder, writing(folder, 5):
+        with confined_folder(project.folder("files"), (FOLDER, server), make=True) as folder, folder.locked(5):
             replace_file(folder, name, content, overwrite=True)
     except OSError as error:
         raise OutputError(f"what the MCP server {server} gave cannot be kept: {reason_of(error)}") from None

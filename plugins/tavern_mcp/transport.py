@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from tavern_host import clock
+from tavern_host.common.system import end_group
 from tavern_host.contracts.errors import LimitReached, TavernError, describe
 from tavern_scripts.api.scripts import ProgramRequest, SandboxOutput
 
@@ -193,9 +193,9 @@ async def run_plain(request: ProgramRequest, stdin: AsyncIterator[bytes]) -> Asy
     finally:
         for task in tasks:
             task.cancel()
-        for sign in (signal.SIGTERM, signal.SIGKILL):
+        for sign in ("SIGTERM", "SIGKILL"):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, sign)
+                end_group(process.pid, sign)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), _PATIENCE)
                 break

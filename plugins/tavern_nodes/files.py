@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tavern_host import InvalidInput, NotFound
 from tavern_host.storage.confined_fs import (
-    StillLocked,
     TooLarge,
     append_file,
     confined_folder,
     is_listed,
     is_text,
     open_file,
-    open_folder,
     reason_of,
     replace_file,
-    writing,
 )
+from tavern_host.storage.open_folder import OpenFolder, StillLocked
 from tavern_nodes.values import bounded, kind_of, shorten
 
 if TYPE_CHECKING:
@@ -84,7 +82,7 @@ def write_inside(root: Path, path: str, data: bytes, *, replace: bool = True) ->
     """
     *folders, name = _steps(path)
     bounded(len(data), MAX_BYTES, _shown(path), "bytes")
-    with _folder(root, folders, path, make=True) as folder, _told(path), writing(folder, LOCK_SECONDS):
+    with _folder(root, folders, path, make=True) as folder, _told(path), folder.locked(LOCK_SECONDS):
         replace_file(folder, name, data, overwrite=replace)
     return len(data)
 
@@ -96,7 +94,7 @@ def append_inside(root: Path, path: str, data: bytes) -> int:
     first part may stay. Raises `InvalidInput`.
     """
     *folders, name = _steps(path)
-    with _folder(root, folders, path, make=True) as folder, _told(path), writing(folder, LOCK_SECONDS):
+    with _folder(root, folders, path, make=True) as folder, _told(path), folder.locked(LOCK_SECONDS):
         try:
             return append_file(folder, name, data, most=MAX_BYTES, seconds=LOCK_SECONDS)[0]
         except TooLarge as error:
@@ -131,10 +129,10 @@ class _Listing:
         self._recursive = recursive
         self._seen = 0
 
-    def add(self, folder: int, steps: list[str]) -> None:
+    def add(self, folder: OpenFolder, steps: list[str]) -> None:
         """Look at an open folder."""
         inner: list[str] = []
-        with os.scandir(folder) as entries:
+        with folder.scan() as entries:
             for entry in entries:
                 self._count()
                 if not is_listed(entry.name):
@@ -147,13 +145,11 @@ class _Listing:
                         inner.append(entry.name)
         for name in inner if self._recursive and len(steps) < MAX_DEPTH else ():
             try:
-                below = open_folder(folder, name)
+                below = folder.folder(name)
             except OSError:  # not ours to read, gone, or turned into a link
                 continue
-            try:
+            with below:
                 self.add(below, [*steps, name])
-            finally:
-                os.close(below)
 
     def _count(self) -> None:
         self._seen += 1
@@ -162,12 +158,12 @@ class _Listing:
 
 
 @contextlib.contextmanager
-def _folder(root: Path, steps: list[str], path: str, *, make: bool = False) -> Iterator[int]:
-    """Give the descriptor of the folder that `steps` lead to; with `make`, missing ones are made."""
+def _folder(root: Path, steps: list[str], path: str, *, make: bool = False) -> Iterator[OpenFolder]:
+    """Give the folder that `steps` lead to; with `make`, missing ones are made."""
     with contextlib.ExitStack() as closing:
         with _told(path):
-            handle = closing.enter_context(confined_folder(root, steps, make=make))
-        yield handle
+            folder = closing.enter_context(confined_folder(root, steps, make=make))
+        yield folder
 
 
 def _steps(path: Any) -> list[str]:

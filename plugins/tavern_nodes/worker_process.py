@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tavern_host.common import system
 from tavern_host.contracts.errors import InvalidInput, PluginFailure
 from tavern_host.contracts.nodes import NodeCall, NodeProgress, Report
 from tavern_host.runtime.codec import decode_error
@@ -107,6 +108,8 @@ class _Process:
 
     def _start(self) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
+        if not system.IS_POSIX:
+            raise PluginFailure(f"{self._what} runs in a process of its own: that {system.NEEDS_LINUX}")
         with self._lock:
             if self._is_over:
                 raise PluginFailure(f"{self._what} was interrupted before its process had started")
@@ -136,7 +139,7 @@ class _Process:
         with self._lock:
             if self._child is not None and self._child.returncode is None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self._child.pid, signal.SIGKILL)
+                    system.end_group(self._child.pid, "SIGKILL")
 
     def _bury(self, child: subprocess.Popen[bytes]) -> None:
         try:

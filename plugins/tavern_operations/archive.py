@@ -23,6 +23,7 @@ from pydantic import Field
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.wire import Model
 from tavern_host.storage.files import make_folder, unfinished
+from tavern_host.storage.open_folder import NO_LINK
 
 FORMAT = 1
 PROJECT, STATE = "project", "state"
@@ -127,7 +128,7 @@ def _bad(archive: zipfile.ZipFile, why: str) -> InvalidInput:
 
 def private(path: str, flags: int) -> int:
     """Open a file as `open` does, so that only this user may read it where it is new."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | NO_LINK, 0o600)
 
 
 def copy_in(archive: zipfile.ZipFile, name: str, source: BinaryIO) -> SavedFile:

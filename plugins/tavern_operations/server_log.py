@@ -19,6 +19,7 @@ from tavern_host.common.redaction import redacted
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
 from tavern_host.storage.files import make_folder
+from tavern_host.storage.open_folder import NO_LINK
 
 LOG_FILE = "log/tavern.log"
 """Where the log is in a project's private folder."""
@@ -88,7 +89,7 @@ class _File(RotatingFileHandler):
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    return os.open(path, flags | NO_LINK, 0o600)
 
 
 @contextlib.contextmanager

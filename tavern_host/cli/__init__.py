@@ -17,8 +17,6 @@ def main() -> None:
 
         print(f"tavern-host {__version__}")
         return
-    if sys.platform == "win32":
-        sys.exit("tavern-host runs on Linux; on Windows run it in WSL 2 (`wsl --install`) or in a container")
     from tavern_host.cli.garbage import put_off
 
     put_off()

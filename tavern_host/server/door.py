@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import resource
 import socket
 import ssl
 from collections import Counter
 from dataclasses import dataclass
 
 from aiohttp import web
+
+from tavern_host.common.system import most_open_files
 
 TOKEN_DEADLINE = 10.0
 """Seconds in which a client has to send the token once it is connected."""
@@ -50,7 +51,7 @@ class Door:
     """The connections of one listener."""
 
     def __init__(self) -> None:
-        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        descriptors = most_open_files()
         self._most = max(8, descriptors // 2)
         self._most_strangers = max(4, min(MOST_STRANGERS, descriptors // 4))
         self._strangers: dict[web.RequestHandler, _Stranger] = {}  # the oldest first

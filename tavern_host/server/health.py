@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from aiohttp import web
 
@@ -44,7 +45,7 @@ def _problems(host: Host) -> list[str]:
     for name, folder in (("project", host.project.private), ("operator", state)):
         if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
             found.append(f"{host.project.name}: the {name}'s folder cannot be written")
-        elif folder.exists() and not os.statvfs(folder).f_bavail:
+        elif folder.exists() and not shutil.disk_usage(folder).free:
             found.append(f"{host.project.name}: the disk with the {name}'s folder is full")
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tavern_host.cli.garbage import collect_in_pauses
+from tavern_host.common.system import NEEDS_LINUX, on_signals
 from tavern_host.contracts.commands import CommandOutput
 from tavern_host.host import Host
 from tavern_host.runtime.installed import first_party_part
@@ -66,10 +66,7 @@ async def serve(
         stopping.set()
         said.put_nowait(None)
 
-    handlers = {signal.SIGINT: stop, signal.SIGTERM: stop} | ({signal.SIGHUP: reach.reload} if reach.tls else {})
-    loop = asyncio.get_running_loop()
-    for number, handler in handlers.items():
-        loop.add_signal_handler(number, handler)
+    forget = on_signals({"SIGINT": stop, "SIGTERM": stop} | ({"SIGHUP": reach.reload} if reach.tls else {}))
     notify, stay_watched = first_party_part("systemd:notify"), first_party_part("systemd:stay_watched")
     tasks = [asyncio.create_task(stay_watched(), name="say to systemd that the server is alive")]
     try:
@@ -95,13 +92,13 @@ async def serve(
         for task in tasks:
             task.cancel()
         served.let_go()
-        for number in handlers:
-            loop.remove_signal_handler(number)
+        forget()
 
 
 def _opened(served: ServedProjects, url: str, port: int) -> Iterator[CommandOutput]:
     """Yield where a server that is ready can be reached."""
     which = [f"Serving the project {one.project.name} ({one.project.root})" for one in served.all()]
+    which += [f"Tested on Linux alone: whatever runs in a sandbox {NEEDS_LINUX}."] if NEEDS_LINUX else []
     for line in (*which, f"Open {url}", "Stop with Ctrl-C."):
         yield CommandOutput(kind="message", text=line)
     yield CommandOutput(kind="result", data={"url": url, "port": port, "project": str(served.default.project.root)})

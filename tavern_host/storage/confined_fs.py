@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tavern_host.storage.files import TEMPORARY, unfinished_at
+from tavern_host.storage.open_folder import OpenFolder, lock_within, open_root
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""`O_NONBLOCK`, since opening a FIFO for reading would otherwise wait for a writer."""
 _MODE = 0o644
 
 
@@ -33,73 +29,29 @@ class TooLarge(Exception):
         self.size = size
 
 
-class StillLocked(Exception):
-    """Another writer kept the lock for too long."""
-
-
-# --- folders --------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
-def confined_folder(root: Path, steps: Sequence[str], *, make: bool = False) -> Iterator[int]:
-    """Give the descriptor of a folder inside `root`; with `make`, missing ones are made, `root` too.
+def confined_folder(root: Path, steps: Sequence[str], *, make: bool = False) -> Iterator[OpenFolder]:
+    """Give a folder inside `root`, opened; with `make`, missing ones are made, `root` too.
 
     Of `root` only the last step may not be a link: a project may lie wherever its owner wants.
     """
-    above = os.open(root.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        handle = open_folder(above, root.name, make=make)
-    finally:
-        os.close(above)
+    folder = open_root(root, make=make)
     try:
         for step in steps:
-            inner = open_folder(handle, step, make=make)
-            os.close(handle)
-            handle = inner
-        yield handle
+            inner = folder.folder(step, make=make)
+            folder.close()
+            folder = inner
+        yield folder
     finally:
-        os.close(handle)
-
-
-def open_folder(folder: int, name: str, *, make: bool = False) -> int:
-    """Return a descriptor of a folder in an open one; with `make`, a missing one is made."""
-    if make:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, 0o755, dir_fd=folder)
-    return os.open(name, _FOLDER, dir_fd=folder)
-
-
-@contextlib.contextmanager
-def writing(folder: int, seconds: float) -> Iterator[None]:
-    """Hold the writers' lock of an open folder. Raises `StillLocked` after some seconds."""
-    handle = os.open(".", _FOLDER, dir_fd=folder)  # the lock belongs to a descriptor of its own
-    try:
-        _lock(handle, seconds)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _lock(handle: int, seconds: float) -> None:
-    end = time.monotonic() + seconds  # this thread really waits, whatever clock the host asks
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise StillLocked(f"it has been locked for more than {seconds:g} s") from None
-            time.sleep(0.003)
-        except OSError:  # this file system has no locks
-            return
+        folder.close()
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
-def open_file(folder: int, name: str) -> int:
+def open_file(folder: OpenFolder, name: str) -> int:
     """Return a descriptor of a regular file in an open folder, for reading."""
-    handle = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
+    handle = folder.open(name, os.O_RDONLY)
     try:
         require_file(os.fstat(handle))
     except BaseException:
@@ -108,10 +60,10 @@ def open_file(folder: int, name: str) -> int:
     return handle
 
 
-def stat_file(folder: int, name: str) -> os.stat_result | None:
+def stat_file(folder: OpenFolder, name: str) -> os.stat_result | None:
     """Return the status of an entry of an open folder, of a link itself; None where there is none."""
     try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return folder.stat(name)
     except FileNotFoundError:
         return None
 
@@ -124,8 +76,8 @@ def require_file(about: os.stat_result) -> None:
         raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
 
 
-def replace_file(folder: int, name: str, data: bytes, *, overwrite: bool) -> bool:
-    """Make `data` the content of a file in an open folder, within `writing`; return whether the file is new.
+def replace_file(folder: OpenFolder, name: str, data: bytes, *, overwrite: bool) -> bool:
+    """Make `data` the content of a file in an open folder, which is locked; return whether the file is new.
 
     Readers find the old content or the new, also after a crash. A file keeps its permissions. Raises
     `FileExistsError` where there is one and it is not to be overwritten.
@@ -137,24 +89,23 @@ def replace_file(folder: int, name: str, data: bytes, *, overwrite: bool) -> boo
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     with temporary_file(folder, data, _MODE if before is None else before.st_mode & 0o777) as temporary:
         if overwrite:
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            folder.rename(temporary, name)
         else:
-            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            folder.link(temporary, name)
     return before is None
 
 
-def append_file(folder: int, name: str, data: bytes, *, most: int, seconds: float) -> tuple[int, bool]:
-    """Append `data` to a file in an open folder, within `writing`; return its new size, and whether it is new.
+def append_file(folder: OpenFolder, name: str, data: bytes, *, most: int, seconds: float) -> tuple[int, bool]:
+    """Append `data` to a file in an open folder, which is locked; return its new size, and whether it is new.
 
     A failure leaves nothing; a crash of the machine may leave the first part. Raises `TooLarge`
     beyond `most` bytes, `StillLocked` where the file itself stays locked for some seconds.
     """
     is_new = stat_file(folder, name) is None
-    flags = os.O_WRONLY | os.O_APPEND | _FILE | (os.O_CREAT if is_new else 0)
-    handle = os.open(name, flags, _MODE, dir_fd=folder)
+    handle = folder.open(name, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if is_new else 0), _MODE)
     try:
         require_file(os.fstat(handle))
-        _lock(handle, seconds)  # for writers that append without the lock on its folder
+        lock_within(handle, seconds)  # for writers that append without the lock on its folder
         before = os.fstat(handle).st_size
         if before + len(data) > most:
             raise TooLarge(before + len(data))
@@ -172,11 +123,11 @@ def append_file(folder: int, name: str, data: bytes, *, most: int, seconds: floa
 
 
 @contextlib.contextmanager
-def temporary_file(folder: int, data: bytes, mode: int) -> Iterator[str]:
+def temporary_file(folder: OpenFolder, data: bytes, mode: int) -> Iterator[str]:
     """As `unfinished_at`; afterwards the folder is flushed to disk as well."""
     with unfinished_at(folder, data, mode) as name:
         yield name
-        os.fsync(folder)
+        folder.sync()
 
 
 # --- names ----------------------------------------------------------------------------------------

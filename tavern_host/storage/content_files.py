@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tavern_host import clock
+from tavern_host.common import system
 from tavern_host.storage.confined_fs import confined_folder, open_file
 from tavern_host.storage.files import TEMPORARY, begin, make_folder
+from tavern_host.storage.open_folder import open_any
 
 UNUSED_SECONDS = 3600.0
 """How long a half-written file is left alone: its writer may live."""
@@ -42,7 +44,8 @@ class NewContent:
         self.path = path
         self.size = 0
         self._hash = hashlib.sha256()
-        self._file = os.fdopen(begin(None, str(path), 0o600), "wb")
+        with open_any(path.parent) as folder:
+            self._file = os.fdopen(begin(folder, path.name, 0o600), "wb")
 
     def add(self, part: bytes | memoryview) -> None:
         """Append bytes. Raises `OSError`."""
@@ -59,6 +62,8 @@ class NewContent:
             self._file.flush()
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path.parent)) from None
+        if not system.IS_POSIX:  # a file that is open can get no other name
+            self._file.close()
         return self._hash.hexdigest()
 
     def discard(self) -> None:
@@ -117,7 +122,7 @@ class ContentFiles:
         path = self.path(name)
         make_folder(path.parent)
         try:
-            temporary.rename(path)
+            temporary.replace(path)
         except FileNotFoundError:
             if not self.has(name):
                 raise

@@ -66,7 +66,7 @@ def move_aside(path: Path, error: Exception, log: logging.Logger, *, is_read: bo
     aside = path.with_name(f"{path.name}.damaged-{moment}-{uuid.uuid4().hex[:4]}")
     rename_database(path, aside if is_read else aside.with_name(aside.name + _UNREAD))
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     moved_aside.append(aside)
     log.error("%s is damaged (%s): it is kept as %s, and a new one is begun", path, error, aside.name)
 
@@ -91,7 +91,7 @@ def rename_database(path: Path, new: Path, sides: Sequence[str] = (*_SIDES, ""))
     """Rename a database with its journal, the database last unless `sides` says otherwise."""
     for side in sides:
         with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + side).rename(new.with_name(new.name + side))
+            path.with_name(path.name + side).replace(new.with_name(new.name + side))
 
 
 def rescue(source: sqlite3.Connection, new: sqlite3.Connection, migrations: Sequence[Sequence[str]]) -> tuple[int, int]:

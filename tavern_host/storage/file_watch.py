@@ -1,7 +1,7 @@
 """Whether files in folders have changed, without a look at the disk each time that somebody asks.
 
-The kernel of Linux notes what happens in folders (inotify), and is asked with one call that does not wait. Where nobody
-asks nothing is done: there is no thread and no timer.
+The kernel of Linux notes what happens in folders (inotify), and is asked with one call that does not wait; on other
+systems the files are looked at each time. Where nobody asks nothing is done: there is no thread and no timer.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class WatchedFiles:
         What is read afterwards is current for as long as the number is the same. The files are looked at, on a thread,
         where the kernel noted a change or cannot note all, and after `LOOK_EVERY`.
         """
-        with _QUEUE.lock:
-            if _QUEUE.noted.poll(0):
-                _QUEUE.read()
+        _QUEUE.read()
         if self._known != self._notes or folders != self._found[0]:
             asked = self._begun
             async with self._asking:  # those who ask meanwhile share one look that begins after they asked
@@ -137,26 +135,30 @@ class _Queue:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._watchers: dict[int, WeakSet[WatchedFiles]] = {}
-        self._library = ctypes.CDLL(None, use_errno=True)
         self._descriptor = -1
-        self.noted = select.epoll()
+        if hasattr(select, "epoll"):  # as on Linux
+            self._library = ctypes.CDLL(None, use_errno=True)
+            self._noted = select.epoll()
 
     def watch(self, folder: str, mask: int, watcher: WatchedFiles) -> int:
         """Let the kernel note what happens in a folder; return the number of the watch. Raises `OSError`."""
+        if not hasattr(self, "_noted"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         with self.lock:
             if self._descriptor < 0:
                 self._descriptor = self._call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
-                self.noted.register(self._descriptor, select.EPOLLIN)
+                self._noted.register(self._descriptor, select.EPOLLIN)
         number = self._call("inotify_add_watch", self._descriptor, os.fsencode(folder), mask)
         with self.lock:
             self._watchers.setdefault(number, WeakSet()).add(watcher)
         return number
 
     def read(self) -> None:
-        """Pass on what was noted until now; while the queue is locked. Never waits."""
-        while self.noted.poll(0):
-            for watch, mask, name in _notes(os.read(self._descriptor, _MOST)):
-                self._pass_on(watch, mask, name)
+        """Pass on what was noted until now. Never waits for the kernel."""
+        with self.lock:
+            while self._descriptor >= 0 and self._noted.poll(0):
+                for watch, mask, name in _notes(os.read(self._descriptor, _MOST)):
+                    self._pass_on(watch, mask, name)
 
     def _pass_on(self, watch: int, mask: int, name: str) -> None:
         watchers = self._watchers.get(watch, ())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+
+from tavern_host import clock
+from tavern_host.common import system
+from tavern_host.storage.open_folder import OpenFolder, open_any
 
 LOCK_SECONDS = 10.0
 """How long a lock file is waited for."""
@@ -18,8 +21,9 @@ LOCK_SECONDS = 10.0
 TEMPORARY = ".tavern-writing-"
 """Prefix of the names of unfinished files; a kill may leave one, until the next start. Listings leave them out."""
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = system.open_flags("O_WRONLY", "O_CREAT", "O_EXCL")
+_LEFT_SECONDS = 3600.0
+"""How long a file that cannot be locked is left alone: its writer may live."""
 _PASSED_OVER = frozenset({".git", "node_modules", "site-packages"})
 
 
@@ -36,16 +40,12 @@ def write_atomic(path: Path, data: bytes, *, mode: int | None = 0o644) -> None:
 @contextlib.contextmanager
 def unfinished(folder: Path, data: bytes, mode: int | None) -> Iterator[Path]:
     """Give a temporary file in a folder, with this content flushed to disk, within the block."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with unfinished_at(handle, data, mode) as name:
-            yield folder / name
-    finally:
-        os.close(handle)
+    with open_any(folder) as opened, unfinished_at(opened, data, mode) as name:
+        yield folder / name
 
 
 @contextlib.contextmanager
-def unfinished_at(folder: int, data: bytes, mode: int | None) -> Iterator[str]:
+def unfinished_at(folder: OpenFolder, data: bytes, mode: int | None) -> Iterator[str]:
     """Give the name of a temporary file in an open folder, with this content flushed to disk; it is gone after the
     block unless it got another name. Until then it is locked: `remove_unfinished` sees that somebody writes it."""
     name = f"{TEMPORARY}{secrets.token_hex(8)}"
@@ -55,20 +55,22 @@ def unfinished_at(folder: int, data: bytes, mode: int | None) -> Iterator[str]:
             file.write(data)
             file.flush()
             if mode is not None:
-                os.fchmod(handle, mode)
+                system.set_mode(handle, mode)
             os.fsync(handle)
+            if not system.IS_POSIX:  # a file that is open can get no other name
+                file.close()
             yield name
     finally:
         with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=folder)
+            folder.unlink(name)
 
 
-def begin(folder: int | None, name: str, mode: int) -> int:
+def begin(folder: OpenFolder, name: str, mode: int) -> int:
     """Return a new file, locked until it is closed, so that `remove_unfinished` sees that somebody writes it."""
     while True:
-        handle = os.open(name, _NEW, mode, dir_fd=folder)
+        handle = folder.open(name, _NEW, mode)
         with contextlib.suppress(OSError):  # a file system without locks: nothing there is removed
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            system.lock(handle, wait=True)
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)  # it was removed before it was locked
@@ -76,20 +78,31 @@ def begin(folder: int | None, name: str, mode: int) -> int:
 
 def remove_unfinished(root: Path) -> None:
     """Remove the temporary files below a folder that writers left which were killed. Blocking."""
-    with contextlib.suppress(FileNotFoundError):
-        for _, folders, names, handle in os.fwalk(root):
-            folders[:] = [name for name in folders if name not in _PASSED_OVER]
-            for name in names:
-                if name.startswith(TEMPORARY):
-                    with contextlib.suppress(OSError):  # somebody writes it, or it is no file
-                        _remove_unlocked(handle, name)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_any(root) as folder:
+        _remove_below(folder)
 
 
-def _remove_unlocked(folder: int, name: str) -> None:
-    handle = os.open(name, _LOOK, dir_fd=folder)
+def _remove_below(folder: OpenFolder) -> None:
+    with folder.scan() as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        with contextlib.suppress(OSError):  # somebody writes it, it is no file, or gone
+            if not is_folder and name.startswith(TEMPORARY):
+                _remove_unlocked(folder, name)
+            elif is_folder and name not in _PASSED_OVER:
+                with folder.folder(name) as inner:
+                    _remove_below(inner)
+
+
+def _remove_unlocked(folder: OpenFolder, name: str) -> None:
+    if not system.IS_POSIX:
+        if clock.file_seconds() - folder.stat(name).st_mtime > _LEFT_SECONDS:
+            folder.unlink(name)
+        return
+    handle = folder.open(name, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(name, dir_fd=folder)
+        system.lock(handle, wait=False)
+        folder.unlink(name)
     finally:
         os.close(handle)
 
@@ -102,7 +115,7 @@ def read_private(path: Path, most: int, mend: str) -> bytes:
     about = path.stat()
     if not stat.S_ISREG(about.st_mode) or about.st_size > most:
         raise ValueError(f"it is no file of at most {most} bytes")
-    if about.st_uid not in (0, os.geteuid()):
+    if system.is_of_another_user(about):
         raise PermissionError(errno.EACCES, "it belongs to another user")
     if about.st_mode & 0o007:
         raise PermissionError(errno.EACCES, f"every user can read or write it; {mend}")
@@ -143,10 +156,10 @@ def locked(path: Path, seconds: float | None = None) -> Iterator[None]:
 def make_lock_file(path: Path) -> None:
     """Make a lock file that no other user may open, so that none can lock it, and the folders above it."""
     make_folder(path.parent)
-    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    handle = os.open(path, flags, 0o600)
+    with open_any(path.parent) as folder:
+        handle = folder.open(path.name, os.O_RDONLY | os.O_CREAT)
     try:
-        os.fchmod(handle, 0o600)  # an older version let others read it
+        system.set_mode(handle, 0o600)  # an older version let others read it
     finally:
         os.close(handle)
 

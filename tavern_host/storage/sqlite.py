@@ -101,7 +101,7 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 def _connect(path: Path, schema: Schema, log: logging.Logger) -> tuple[sqlite3.Connection, Identity]:
     # Only a file that is not there is opened here: closing one that SQLite has open would drop its locks.
     with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     _require_regular(path)
     connection = sqlite3.connect(path, timeout=schema.busy_seconds, isolation_level=None, check_same_thread=False)
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.stub_llm import Model, said, written
+from helpers.systems import on_linux
 from helpers.tavern_project import Tavern
 
 from tests.agents.agent_bench import AgentBench, agent, thinking, tool
@@ -56,6 +57,7 @@ async def test_each_changed_file_counts_at_the_next_turn(bench: AgentBench) -> N
     prepare(bench.project)
 
 
+@on_linux
 async def test_a_turn_with_a_call_looks_at_no_folder(bench: AgentBench) -> None:
     sys.addaudithook(_look)  # there is no way to take it away
     for _ in range(3):

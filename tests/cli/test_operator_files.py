@@ -7,6 +7,7 @@ from pathlib import Path
 
 from helpers.command_line import tavern
 from helpers.repetition import Failures
+from helpers.systems import on_linux
 
 DECISIONS = {
     "grants": ["plugins", "grant", "acme"],
@@ -33,6 +34,7 @@ def lock_of(folders: Path, name: str) -> Path:
     return lock
 
 
+@on_linux
 def test_no_other_user_reads_the_operators_files(acme_project: Path, operator_folders: Path) -> None:
     before = os.umask(0)  # files may be made that everybody may read and write, unless their maker says otherwise
     try:

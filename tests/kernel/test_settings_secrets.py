@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures, repetitions
+from helpers.systems import on_linux
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from settings_maker import full, manifest_with, store_with
@@ -92,6 +93,7 @@ def unusable_keys(key: Path) -> Iterator[tuple[Callable[[], object], str]]:
     yield lambda: (key.unlink(), key.symlink_to(key)), str(key)
 
 
+@on_linux
 async def test_an_unusable_key_is_told_and_never_replaced(tmp_path: Path) -> None:
     with Failures() as failures:
         for number in range(len([*unusable_keys(tmp_path)])):

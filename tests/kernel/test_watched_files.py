@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from helpers.held_time import HeldClock
+from helpers.systems import on_linux
 
 from tavern_host.storage.file_watch import LOOK_EVERY, WatchedFiles
 
@@ -64,6 +65,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@on_linux
 @pytest.mark.parametrize("change", CHANGES)
 async def test_each_change_counts_at_once_and_nothing_else_is_looked_at(folder: Path, change: str) -> None:
     (folder.parent / "c").write_text("2")
@@ -87,6 +89,7 @@ async def test_a_folder_that_is_made_later_counts_with_what_is_in_it(tmp_path: P
     assert (seen[2], seen[3] > seen[2], seen[4] > seen[3]) == (seen[0], True, True)
 
 
+@on_linux
 async def test_what_the_kernel_does_not_note_is_looked_at(folder: Path, held_clock: HeldClock) -> None:
     outside = folder.parent / "outside"
     outside.write_text("1")
@@ -104,6 +107,7 @@ async def test_what_the_kernel_does_not_note_is_looked_at(folder: Path, held_clo
     assert await files.revision(str(folder)) > linked > before
 
 
+@on_linux
 async def test_those_who_ask_at_once_share_a_look(folder: Path) -> None:
     files = WatchedFiles(".json")
     LOOKED_AT.clear()
@@ -112,6 +116,7 @@ async def test_those_who_ask_at_once_share_a_look(folder: Path) -> None:
     assert len(LOOKED_AT) <= 4  # the folder and the one in it, once or twice
 
 
+@on_linux
 async def test_watchers_of_one_folder_do_not_disturb_each_other(folder: Path) -> None:
     every = [WatchedFiles(suffix) for suffix in (".json", "a.json", ".txt")]
     before = [await files.revision(str(folder)) for files in every]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures
+from helpers.systems import on_linux
 
 from tavern_host import InvalidInput, NotFound
 from tavern_nodes import files
@@ -90,6 +91,7 @@ def test_files_over_the_limit_are_neither_read_nor_written(root: Path) -> None:
         read_inside(root, "large")
 
 
+@on_linux
 def test_a_replaced_file_keeps_its_permissions(root: Path) -> None:
     assert write_inside(root, "x", b"1", replace=False) == 1
     with pytest.raises(InvalidInput, match=r"^'x' is there already$"):

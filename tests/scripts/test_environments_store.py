@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers.repetition import Failures
+from helpers.systems import on_linux
 from helpers.waiting import until_idle
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +80,7 @@ async def test_one_that_was_changed_is_built_again(tmp_path: Path) -> None:
                 assert content is not None and [path.name for path in content.rglob("*.py")] == ["a.py"]
 
 
+@on_linux
 async def test_who_waits_can_be_cancelled(tmp_path: Path) -> None:
     store = Store(tmp_path)
     async with store.building(KEY, lambda: None):

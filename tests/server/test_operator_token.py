@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from helpers.audit_logs import tail
 from helpers.command_line import tavern
 from helpers.repetition import Failures
+from helpers.systems import on_linux
 
 from tavern_host import Host
 from tavern_host.contracts.settings import MASK
@@ -54,6 +55,7 @@ def test_the_token_stays_until_it_is_renewed(tmp_path: Path) -> None:
     assert renewed["token"] not in str(entry)
 
 
+@on_linux
 def test_a_token_that_others_may_know_or_that_is_damaged_is_refused_until_it_is_renewed(tmp_path: Path) -> None:
     project, file = tmp_path / "inn", tmp_path / "state" / TOKEN_FILE
     where = {"TAVERN_STATE_DIR": str(file.parent)}

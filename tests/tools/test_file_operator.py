@@ -18,6 +18,7 @@ import pytest
 import pytest_asyncio
 from context_keeper import NAME, context_of, write_keeper
 from helpers.repetition import Failures, repetitions
+from helpers.systems import on_linux
 
 from tavern_host import Host
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, PermissionDenied
@@ -105,6 +106,7 @@ def files(host: Host) -> Iterator[Files]:
 # --- writing and appending ------------------------------------------------------------------------
 
 
+@on_linux
 async def test_files_are_written_with_their_folders(files: Files) -> None:
     written = await files.call("WriteFile", "/日志/today.log", content="任务开始…\n")
     assert written == {"path": "日志/today.log", "size": 16, "created": True}
@@ -403,6 +405,7 @@ async def test_only_paths_in_the_folder_are_used(files: Files) -> None:
                     await OPERATIONS[name](files.service, "folder")
 
 
+@on_linux
 async def test_links_pipes_and_sockets_are_not_used(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     root = files.root
     (root / "inner").mkdir(parents=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from tavern_host.common.system import open_flags
 from tavern_scripts.api.scripts import SandboxMount
 
 MAX_ENTRIES = 10_000
@@ -18,8 +19,8 @@ MAX_ENTRIES = 10_000
 
 _MAX_DEPTH = 64
 _CHUNK = 1 << 20
-_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_STEP = open_flags("O_PATH", "O_DIRECTORY", "O_NOFOLLOW")
+_FOLDER = open_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW")
 _NAMED = 20
 """How many of the files that were left out are named."""
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from tavern_host import clock
+from tavern_host.common import system
 from tavern_scripts.api.piped_program import to_the_end
 
 _RECORD = "record.json"
@@ -106,9 +106,9 @@ class Store:
     @contextlib.contextmanager
     def held(self, key: str) -> Iterator[None]:
         """Keep an environment from being removed by any process as long as the block runs."""
-        number = os.open(self._holders(key), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        number = os.open(self._holders(key), system.open_flags("O_RDWR", "O_CREAT", "O_NOFOLLOW"), 0o600)
         try:
-            fcntl.flock(number, fcntl.LOCK_SH)
+            system.lock(number, wait=True, shared=True)
             yield
         finally:
             os.close(number)
@@ -242,10 +242,10 @@ async def _locked(path: Path, wait: Callable[[], None]) -> AsyncIterator[None]:
 @contextlib.contextmanager
 def _try_lock(path: Path) -> Iterator[int | None]:
     """Give the descriptor of a lock if nobody else holds it."""
-    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    number = os.open(path, system.open_flags("O_RDWR", "O_CREAT", "O_NOFOLLOW"), 0o600)
     try:
         try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(number, wait=False)
             held: int | None = number
             if path.stat().st_ino != os.fstat(number).st_ino:  # it was removed while we took it
                 held = None

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tavern_host.common.system import open_flags
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_scripts.api.scripts import ScriptFile
 
@@ -26,9 +27,9 @@ MAX_INPUT_FILES = 100
 _MAX_DEPTH = 16
 _MAX_NAME = 200
 _PIECE = 1 << 20
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = open_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW")
+_READ = open_flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_NOCTTY")
+_NEW = open_flags("O_WRONLY", "O_CREAT", "O_EXCL", "O_NOFOLLOW")
 
 
 @dataclass(frozen=True)

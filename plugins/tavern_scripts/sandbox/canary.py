@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import os
-import resource
 import secrets
 import socket
 import sys
@@ -214,6 +213,8 @@ def _baits() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 def _claimed() -> dict[str, int]:
     """Return the limits that must be in force, where they are not lower already."""
+    import resource
+
     claimed = {
         "RLIMIT_NOFILE": _LIMITS.files,
         "RLIMIT_FSIZE": _LIMITS.file_size,

@@ -10,6 +10,7 @@ from logging import Logger
 from pathlib import Path
 from typing import Any
 
+from tavern_host.common.system import NEEDS_LINUX
 from tavern_host.contracts.errors import TavernError
 from tavern_scripts.api.scripts import BackendReport, IsolationCheck, RunnableLanguage, ScriptBackend
 from tavern_scripts.sandbox.bubblewrap import Bubblewrap
@@ -52,6 +53,8 @@ class Chosen:
 
 def host_candidates(*, allow_degraded: bool, allow_unsandboxed: bool, log: Logger) -> list[Candidate]:
     """Return the sandboxes of the host in their order; the last two only where the operator allows them."""
+    if NEEDS_LINUX:
+        return [Candidate(name, None, reason=NEEDS_LINUX) for name in (BUBBLEWRAP, LANDLOCK, UNSANDBOXED)]
     is_root = os.geteuid() == 0
     return [
         *_bubblewraps(is_root),

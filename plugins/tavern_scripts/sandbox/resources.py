@@ -4,7 +4,6 @@ together are watched elsewhere."""
 from __future__ import annotations
 
 import math
-import resource
 
 from tavern_scripts.api.scripts import SandboxLaunch
 
@@ -15,6 +14,8 @@ _LIBRARIES = 256 * 2**20
 def process_limits(launch: SandboxLaunch, *, already: int = 0) -> dict[int, tuple[int, int]]:
     """Return the resource limits of a launch, each as (soft, hard). `already` is how many processes of the same user
     there are before the program begins; None can be told where others count too."""
+    import resource
+
     limits = launch.limits
     seconds = max(1, math.ceil(limits.cpu))
     result = {
@@ -36,6 +37,8 @@ def process_limits(launch: SandboxLaunch, *, already: int = 0) -> dict[int, tupl
 
 def limit(pid: int, limits: dict[int, tuple[int, int]]) -> None:
     """Give a process its limits; none becomes larger than it is. Raises `OSError`."""
+    import resource
+
     for kind, (soft, hard) in limits.items():
         _, highest = resource.prlimit(pid, kind)
         if highest != resource.RLIM_INFINITY:

@@ -8,7 +8,6 @@ to posix_spawn (2.34) does both without a fork of the host's memory.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import functools
 import os
 import signal
@@ -32,6 +31,8 @@ def spawn(
     Nothing else is inherited. With `name` the process is called so in place of its path. Signals are as they are by
     default. Raises `OSError`.
     """
+    import fcntl
+
     moved: list[int] = []
     try:
         highest = max(descriptors) + 1

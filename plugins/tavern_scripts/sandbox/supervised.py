@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -129,6 +128,8 @@ class Supervised:
                 Path(place).mkdir()
             places[mount.target] = place
             rights.append((place, landlock.READ | (0 if mount.mode == "read" else landlock.WRITE)))
+        import resource
+
         limits = process_limits(launch)
         del limits[resource.RLIMIT_NPROC]  # it counts all processes of the user
         job = {

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from tavern_host.common.system import open_flags
 from tavern_scripts.api.scripts import ScriptLimits
 from tavern_scripts.sandbox.cgroups import Group
 
@@ -43,9 +44,7 @@ _MAPS = 65536
 _HAS_MEMORY = b"\nVmPTE:"
 """What is in the status of a thread unless it has ended, and not been waited for."""
 
-_TICK = os.sysconf("SC_CLK_TCK")
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = open_flags("O_RDONLY", "O_DIRECTORY", "O_NOFOLLOW")
 
 Reason = Literal["memory", "cpu", "processes", "files", "broken"]
 
@@ -132,7 +131,7 @@ class Watch:
         counts = [_counts(pid) for pid in pids]
         if self._counted and sum(threads for _, threads in counts) - 1 > self._limits.processes:
             self._end("processes")
-        self._check_cpu(sum(ticks for ticks, _ in counts) * 1000 / _TICK)
+        self._check_cpu(sum(ticks for ticks, _ in counts) * 1000 / os.sysconf("SC_CLK_TCK"))
         if self._group is None:
             self._check_memory(pids)
 

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable
 from hashlib import sha256
 
+from tavern_host.common.system import open_flags
 from tavern_scripts.sandbox.layout import BadLaunch
 
 _FIRST = 0x50000000
@@ -21,7 +22,7 @@ _HEAD, _ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 _VERSION, _NO_ID = 2, 0xFFFFFFFF
 _OWNER, _USER, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
 _ALL, _READ_AND_WRITE = 0o7, 0o6
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN = open_flags("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK")
 
 _DEEPEST = 200
 """How deep folders may be: each is open while those in it are looked at."""

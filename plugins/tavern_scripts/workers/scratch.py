@@ -4,13 +4,14 @@ begins."""
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+from tavern_host.common import system
 
 _LOCK = "in-use"
 
@@ -50,8 +51,8 @@ class Scratch:
         own = self._root / secrets.token_hex(8)
         making = self._root / f".{own.name}"
         making.mkdir(mode=0o700)
-        self._lock = os.open(making / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock = os.open(making / _LOCK, system.open_flags("O_RDWR", "O_CREAT"), 0o600)
+        system.lock(self._lock, wait=True)
         making.chmod(0o711)
         self._own = making.rename(own)  # nobody sees it without its lock
 
@@ -61,11 +62,11 @@ class Scratch:
             if folder.name.startswith("."):
                 continue
             try:
-                lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+                lock = os.open(folder / _LOCK, system.open_flags("O_RDWR", "O_NOFOLLOW"))
             except OSError:
                 continue
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(lock, wait=False)
             except OSError:
                 continue  # in use
             else:

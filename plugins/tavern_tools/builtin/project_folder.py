@@ -18,20 +18,18 @@ from pathlib import Path
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.storage.confined_fs import (
-    StillLocked,
     TooLarge,
     append_file,
     confined_folder,
     is_listed,
     open_file,
-    open_folder,
     reason_of,
     replace_file,
     require_file,
     stat_file,
     temporary_file,
-    writing,
 )
+from tavern_host.storage.open_folder import OpenFolder, StillLocked
 from tavern_tools.catalog.project_paths import MAX_DEPTH, shown
 
 Steps = tuple[str, ...]
@@ -83,7 +81,7 @@ def write(root: Path, steps: Steps, data: bytes, *, overwrite: bool) -> bool:
 
     Raises `Conflict` where there is one and it is not to be overwritten.
     """
-    with _folder_of(root, steps, make=True) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
+    with _folder_of(root, steps, make=True) as (folder, name), _told(steps, folder), folder.locked(LOCK_SECONDS):
         return replace_file(folder, name, data, overwrite=overwrite)
 
 
@@ -93,7 +91,7 @@ def append(root: Path, steps: Steps, data: bytes, *, most: int) -> tuple[int, bo
     One that fails leaves nothing; of one that the machine's end cut off, the first part may stay. Raises
     `InvalidInput` where the file would be larger than `most` bytes.
     """
-    with _folder_of(root, steps, make=True) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
+    with _folder_of(root, steps, make=True) as (folder, name), _told(steps, folder), folder.locked(LOCK_SECONDS):
         try:
             return append_file(folder, name, data, most=most, seconds=LOCK_SECONDS)
         except TooLarge:
@@ -106,7 +104,7 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
     `make` may be called several times: again whenever the file changed while it worked. Raises what `make` raises,
     `NotFound`, and `Conflict` where the file changes again and again.
     """
-    with _folder_of(root, steps) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
+    with _folder_of(root, steps) as (folder, name), _told(steps, folder), folder.locked(LOCK_SECONDS):
         for _ in range(_TRIES):
             handle = open_file(folder, name)
             try:
@@ -116,7 +114,7 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
                     raise too_large(steps, most)
                 with temporary_file(folder, data, before.st_mode & 0o777) as temporary:
                     if _same(before, os.fstat(handle)) and _same(before, stat_file(folder, name)):
-                        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                        folder.rename(temporary, name)
                         return len(data)
             finally:
                 os.close(handle)
@@ -125,11 +123,11 @@ def change(root: Path, steps: Steps, make: Callable[[bytes], bytes], *, most: in
 
 def delete(root: Path, steps: Steps) -> bool:
     """Delete a file or an empty folder; return whether it was a folder. Raises `NotFound`."""
-    with _folder_of(root, steps) as (folder, name), _told(steps, folder), writing(folder, LOCK_SECONDS):
-        about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    with _folder_of(root, steps) as (folder, name), _told(steps, folder), folder.locked(LOCK_SECONDS):
+        about = folder.stat(name)
         if stat.S_ISDIR(about.st_mode):
             try:
-                os.rmdir(name, dir_fd=folder)
+                folder.rmdir(name)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
@@ -138,7 +136,7 @@ def delete(root: Path, steps: Steps) -> bool:
                 ) from None
             return True
         require_file(about)
-        os.unlink(name, dir_fd=folder)
+        folder.unlink(name)
         return False
 
 
@@ -173,10 +171,10 @@ class _Listing:
         self._wanted = wanted
         self._seen = 0
 
-    def look(self, folder: int, steps: Steps) -> None:
+    def look(self, folder: OpenFolder, steps: Steps) -> None:
         """Look at an open folder."""
         inner: list[str] = []
-        with os.scandir(folder) as entries:
+        with folder.scan() as entries:
             for entry in entries:
                 self._seen += 1
                 if self._seen > MAX_ENTRIES:
@@ -198,13 +196,11 @@ class _Listing:
                 self.is_complete = False
                 return
             try:
-                below = open_folder(folder, name)
+                below = folder.folder(name)
             except OSError:  # not ours to read, gone, or turned into a link
                 continue
-            try:
+            with below:
                 self.look(below, (*steps, name))
-            finally:
-                os.close(below)
 
 
 def _described(root: Path, steps: Steps, found: list[tuple[Steps, bool]]) -> Iterator[Found]:
@@ -225,19 +221,19 @@ def _described(root: Path, steps: Steps, found: list[tuple[Steps, bool]]) -> Ite
 
 
 @contextlib.contextmanager
-def _folder_of(root: Path, steps: Steps, *, make: bool = False) -> Iterator[tuple[int, str]]:
-    """Give the descriptor of the folder that something is in, and its name there."""
+def _folder_of(root: Path, steps: Steps, *, make: bool = False) -> Iterator[tuple[OpenFolder, str]]:
+    """Give the folder that something is in, and its name there."""
     with _opened(root, steps[:-1], path=steps, make=make) as folder:
         yield folder, steps[-1]
 
 
 @contextlib.contextmanager
-def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool = False) -> Iterator[int]:
-    """Return the descriptor of a folder below `root`; with `make`, missing ones are made."""
+def _opened(root: Path, folders: Steps, *, path: Steps | None = None, make: bool = False) -> Iterator[OpenFolder]:
+    """Give a folder below `root`; with `make`, missing ones are made."""
     with contextlib.ExitStack() as closing:
         with _told(folders if path is None else path):
-            handle = closing.enter_context(confined_folder(root, folders, make=make))
-        yield handle
+            folder = closing.enter_context(confined_folder(root, folders, make=make))
+        yield folder
 
 
 def _content(handle: int, steps: Steps, most: int) -> bytes:
@@ -266,7 +262,7 @@ def too_large(steps: Steps, most: int) -> InvalidInput:
 
 
 @contextlib.contextmanager
-def _told(steps: Steps, folder: int | None = None) -> Iterator[None]:
+def _told(steps: Steps, folder: OpenFolder | None = None) -> Iterator[None]:
     """Turn what the system says into errors that a caller can act on; `folder` is where the last name is sought."""
     try:
         yield
@@ -281,10 +277,10 @@ def _told(steps: Steps, folder: int | None = None) -> Iterator[None]:
         raise InvalidInput(f"{shown(steps)} cannot be used: {reason_of(error)}") from None
 
 
-def _names(folder: int) -> list[str]:
+def _names(folder: OpenFolder) -> list[str]:
     """Return names in an open folder, not all where there are many."""
     names: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+    with contextlib.suppress(OSError), folder.scan() as entries:
         for entry in entries:
             if is_listed(entry.name):
                 names.append(entry.name)

@@ -8,6 +8,7 @@ trouble, and not the host's. Imports the standard library only.
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -297,10 +298,11 @@ def _type_of(value: Any) -> Schema:
 
 def main() -> None:
     """Read code from stdin, print the draft; the name of the entry point may be the one argument."""
-    import resource
+    with contextlib.suppress(ImportError):  # which only POSIX systems have
+        import resource
 
-    resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
     try:
         found = draft(sys.stdin.buffer.read().decode(), sys.argv[1] if len(sys.argv) > 1 else None)
     except SyntaxError as error:
