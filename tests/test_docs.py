@@ -26,6 +26,7 @@ from documentation.reference import TO_DO, references, write_table
 from documentation.snippets import PageRun, Wrong, compare
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
+from helpers.systems import on_linux
 from pydantic import TypeAdapter
 
 import tavern_host
@@ -68,6 +69,7 @@ def code_in(text: str) -> set[str]:
 # --- the reference ------------------------------------------------------------------------------------
 
 
+@on_linux
 def test_reference_parts_say_what_the_code_says() -> None:
     with Failures() as failures:
         for path in pages():
@@ -337,6 +339,7 @@ def error_rows() -> dict[str, dict[str, str]]:
     return {row["code"].strip("`"): row for row in table(page("docs/errors.md").references["codes"])}
 
 
+@on_linux
 def test_every_error_code_is_told_once() -> None:
     rows = error_rows()
     assert list(rows) == list(facts.errors())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from helpers.systems import on_linux
 from helpers.tavern_project import Tavern
 from helpers.workflow_documents import function
 
@@ -119,6 +120,7 @@ def of_the_page(name: str) -> set[str]:
     return {f"{folder}/{file}" for folder, _, files in parts for file in files.split(", ")}
 
 
+@on_linux
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", MOST)
 async def test_a_walk_is_short(site: HttpClient, name: str) -> None:

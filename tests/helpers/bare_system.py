@@ -20,7 +20,7 @@ NAMES = (
 CHOSEN_BEFORE = (
     *("filelock", "platformdirs", "subprocess", "shutil", "tempfile", "multiprocessing.util", "logging.handlers"),
     *("http.server", "anyio", "aiohttp", "argon2", "xdist", "psutil", "hypothesis", "execnet"),
-    *("mcp.server.stdio", "mcp.client.stdio", "locket"),
+    *("mcp.server.stdio", "mcp.client.stdio", "distributed"),
 )
 
 for name in CHOSEN_BEFORE:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from helpers.systems import on_linux
 from helpers.waiting import until
 from helpers.workflow_documents import workflow_document
 
@@ -154,6 +155,7 @@ def _look(event: str, arguments: tuple[Any, ...]) -> None:
         LOOKED_AT.append(str(arguments[0]))
 
 
+@on_linux
 async def test_texts_do_not_look_at_tool_files(stocked: Any) -> None:
     sys.addaudithook(_look)  # there is no way to take it away
     await stocked.tools.parse_text(TEXT)
