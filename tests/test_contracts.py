@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from documentation.platform import hooks, interfaces, manifests, service_permissions, spec
 from helpers.repetition import Failures
+from helpers.systems import on_linux
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 import tavern_host
@@ -186,6 +187,7 @@ def test_models_of_the_contracts_are_frozen_all_the_way() -> None:
                 assert inspect.getdoc(model)
 
 
+@on_linux
 def test_errors_have_codes_of_their_own() -> None:
     assert len(list(modules_of(tavern_host))) > 20  # imports what defines errors
     classes = [TavernError]

@@ -13,6 +13,7 @@ from typing import Any
 
 from tavern_host.contracts.plugins import MANIFEST, HookImplInfo, Problem
 
+_dict_of_class = type.__dict__["__dict__"].__get__
 _PREFIX = "tavern_"
 """How the names of the host's hooks begin, and no other function's that stands in a plugin's package."""
 
@@ -49,7 +50,12 @@ def hook_functions(
 
 def _options(value: Any) -> dict[str, Any] | None:
     """Return what `@hookimpl` left on a value; none of a value's own code runs."""
-    options = inspect.getattr_static(value, "tavern_impl", None)
+    if type(value) is FunctionType:  # as most: all of a namespace is looked at at each load
+        options = value.__dict__.get("tavern_impl")
+    elif isinstance(value, type):
+        options = _dict_of_class(value).get("tavern_impl")
+    else:
+        options = inspect.getattr_static(value, "tavern_impl", None)
     return options if isinstance(options, dict) else None
 
 

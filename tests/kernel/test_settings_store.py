@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import json
 import os
@@ -14,10 +13,12 @@ from typing import Any
 
 import pytest
 from helpers.repetition import repetitions
+from helpers.systems import on_linux
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from settings_maker import file_in, full, manifest_with, store_with
 
+from tavern_host.common import system
 from tavern_host.contracts.errors import DeadlineExceeded, Misconfigured
 from tavern_host.settings.file import SavedSettings
 from tavern_host.settings.store import LAYERS, SettingsChanges
@@ -214,11 +215,12 @@ async def test_a_cancelled_save_changes_nothing(tmp_path: Path) -> None:
     assert store.of(ACME).get("size") == 6
 
 
+@on_linux
 async def test_a_held_lock_ends_in_a_deadline(tmp_path: Path) -> None:
     file = file_in(tmp_path)
     file.path.parent.mkdir(parents=True)
     with file.path.with_name(".settings.json.lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        system.lock(lock, wait=True)
         other = asyncio.create_task(asyncio.sleep(0, "done"))
         with pytest.raises(DeadlineExceeded, match=r"process \d+ \(.+\) has held .*\.settings\.json\.lock for 0\.2 s"):
             async with file.locked(deadline=0.2):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from helpers.repetition import Failures
+from helpers.systems import on_linux
 from helpers.workflow_documents import workflow_document
 
 from tavern_host.contracts.audit import AUDIT
@@ -316,6 +317,7 @@ async def test_an_asynchronous_tool_gives_a_task(stocked: Any) -> None:
     assert (await stocked.tools.task(waiting.task_id, wait=60, call=LIN)).status is TaskStatus.CANCELLED
 
 
+@on_linux
 async def test_limits_and_kept_results_hold_for_calls(stocked: Any) -> None:
     stocked.write_tool("few", REPEAT, rateLimit={"calls": 2, "seconds": 600})
     results = [await by_agent(stocked, "few", text="ab") for _ in range(3)]

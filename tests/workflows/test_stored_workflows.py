@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import refused
+from helpers.systems import on_linux
 from workflows_bench import Bench, group
 
 from tavern_host import WORKFLOW_MANAGER, Host, InvalidInput, NotFound
@@ -214,6 +215,7 @@ async def test_what_is_saved_is_found_with_all_its_keys(bench: Bench) -> None:
     assert (await bench.manager.get("new")) == saved
 
 
+@on_linux
 async def test_a_save_goes_to_the_file_named_by_the_id(bench: Bench) -> None:
     path = bench.write("file.json", id="other", name="before")
     path.chmod(0o640)
