@@ -1,0 +1,1 @@
+"""A tool that searches the web; what it does is in `nodes/search.py`."""
