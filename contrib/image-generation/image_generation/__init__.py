@@ -1,0 +1,1 @@
+"""Draws pictures; what it does is in `nodes/draw.py`."""
