@@ -34,7 +34,7 @@ Placement = Literal["in-process", "loopback", "process"]
 PLACEMENT = "TAVERN_PLACEMENT"
 
 _MARKER = """\
-tavern(plugins, trust, settings, placement, strict, …): the host that the fixtures make: plugin folders \
+tavern(plugins, trust, settings, placement, strict, serving, …): the host that the fixtures make: plugin folders \
 (all trusted unless `trust` names some), settings by full key, and what installed plugins add (workflows by id)"""
 _IN_PROCESS_ONLY = "in_process_only(reason): skip where plugins run in another placement, which this cannot work in"
 
@@ -43,7 +43,8 @@ class HostOptions(TypedDict, total=False):
     """What a test says of its host.
 
     `plugins` are plugin folders (relative ones to the test's file) or imported packages; `trust` names the plugins
-    that need no grant, by default those of `plugins`; `settings` are values by full key. The rest is as for `Host`.
+    that need no grant, by default those of `plugins`; `settings` are values by full key. The rest is as for `Host`: with
+    `serving`, plugins do what they do under `tavern serve` alone.
     Installed plugins add options that prepare the project (`testOptions` in their manifests).
     """
 
@@ -52,6 +53,7 @@ class HostOptions(TypedDict, total=False):
     settings: Mapping[str, Any]
     placement: Placement
     strict: bool
+    serving: bool
 
 
 class MakeHost(Protocol):
@@ -68,6 +70,7 @@ class MakeHost(Protocol):
         settings: Mapping[str, Any] = ...,
         placement: Placement = ...,
         strict: bool = ...,
+        serving: bool = ...,
         **prepared: Any,
     ) -> Host:
         """Return a host as the test's marker says, but for what is given here; `prepared` are options that installed
@@ -151,6 +154,7 @@ def make_host(request: pytest.FixtureRequest, tavern_project: Path, tavern_folde
             trust=_trusted(options, plugins),
             settings=options.get("settings"),
             strict=options.get("strict", False),
+            serving=options.get("serving", False),
             placement=options.get("placement"),
             folders=tavern_folders,
             observer=recorder,
