@@ -15,8 +15,8 @@ MOST_CHARACTERS = 4096  # of one message
 
 
 class TelegramError(Exception):
-    """A call that failed. `wait` is after how many seconds to ask again, 0 where Telegram does not say; `is_refused` that
-    it certainly did nothing, so that the call may be repeated. The token is in no message."""
+    """A call that failed. `wait` is after how many seconds to ask again, 0 where Telegram does not say; `is_refused`
+    that it certainly did nothing, so that the call may be repeated. The token is in no message."""
 
     def __init__(self, message: str, *, wait: float = 0, is_refused: bool = False) -> None:
         super().__init__(message)
