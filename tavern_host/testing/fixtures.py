@@ -261,8 +261,9 @@ def _must_be_started(host: Host, names: Iterable[str]) -> None:
     """Fail where a plugin that the test counts on does not run; else every assertion would say something else."""
     known = {info.name: info for info in host.plugins()}
     for name in names:
-        if name not in known:
+        found = known.get(name) or known.get(name.replace("-", "_"))  # by its folder where its manifest is not read
+        if found is None:
             pytest.fail(f"there is no plugin {name!r}, neither given nor installed", pytrace=False)
-        if known[name].state.value != "started":
-            problems = "".join(f"\n  {problem}" for problem in known[name].problems)
-            pytest.fail(f"{name} is {known[name].state.value}:{problems}", pytrace=False)
+        if found.state.value != "started":
+            problems = "".join(f"\n  {problem}" for problem in found.problems)
+            pytest.fail(f"{name} is {found.state.value}:{problems}", pytrace=False)
