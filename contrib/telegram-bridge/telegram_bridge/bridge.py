@@ -1,6 +1,6 @@
 """The bridge: a loop that listens, and a task for each chat that answers its messages one after the other.
 
-What has come is in a file before Telegram is told that it was taken, and is removed from there just before it is
+What has come is in a file before Telegram learns that it was taken, and is removed from there just before it is
 answered: no message is lost with the host, and none is answered twice. The agent's run begins once for each message,
 since it has the message's number as its key; one that the end of the host cut off is resumed by the host.
 """

@@ -100,8 +100,9 @@ def _entries(feed: str, body: bytes) -> dict[str, KnowledgeEntry]:
     name = _plain(read.feed.get("title")) or feed
     entries: dict[str, KnowledgeEntry] = {}
     for item in read.entries[:MOST_ITEMS]:
+        called = str(item.get("id") or item.get("link") or item.get("title") or "")
         link = str(item.get("link") or "")
-        called = str(item.get("id") or link or item.get("title") or "")
+        link = link if link.startswith(("http://", "https://")) else ""  # a guid is taken for one
         if not called:
             continue
         key = f"feed-{hashlib.sha256(f'{feed} {called}'.encode()).hexdigest()[:24]}"
