@@ -101,7 +101,10 @@ async def test_an_item_is_one_entry_which_is_updated_and_never_removed(make_host
 
 
 async def test_a_feed_that_fails_is_named_and_the_others_are_read(make_host: MakeHost, site: Site) -> None:
-    site.pages = {"/rss": rss(("1", "One", "first")).replace("<link>https://example.org/1</link>", ""), "/page": "<html><body>Hello</body></html>"}
+    site.pages = {
+        "/rss": rss(("1", "One", "first")).replace("<link>https://example.org/1</link>", ""),
+        "/page": "<html><body>Hello</body></html>",
+    }
     async with make_host(settings=site.settings("/gone", "/moved", "/page", "/rss")) as host:
         result: Any = (await read(host)).structured
         (entry,) = await entries(host)

@@ -29,11 +29,15 @@ async def call(context: PluginContext, method: str, **parameters: Any) -> Any:
     url = f"{address}/bot{context.settings.get('token')}/{method}"
     try:
         async with context.http.session().post(url, json=parameters, timeout=SECONDS, allow_redirects=False) as answer:
-            said = json.loads(await answer.read())
+            body = await answer.read()
     except aiohttp.ClientConnectorError:
         raise TelegramError(f"{address} cannot be reached", is_refused=True) from None
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise TelegramError(f"{method} got no proper answer ({type(error).__name__})") from None
+    try:
+        said = json.loads(body)
+    except ValueError:
+        said = None
     if isinstance(said, dict) and said.get("ok") is True:
         return said.get("result")
     said = said if isinstance(said, dict) else {}

@@ -98,7 +98,7 @@ async def test_brave_gets_the_key_in_its_header(make_host: MakeHost, service: Se
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (web.Response(status=403), r"answered with 403 \(is the format json allowed there\?\)"),
+        (web.Response(status=403), r"answered with 403 \(is the format json allowed there, "),
         (web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), "answered with 302"),
         (web.Response(text="<html>"), "not JSON"),
         (web.Response(text="[]"), "not an object"),

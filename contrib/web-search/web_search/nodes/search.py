@@ -52,7 +52,7 @@ async def _asked(plugin: PluginContext, address: str, query: dict[str, str]) -> 
             address, params=query, headers=headers, timeout=SECONDS, allow_redirects=False
         ) as answer:
             if answer.status != 200:
-                hint = " (is the format json allowed there?)" if answer.status == 403 else ""
+                hint = " (is the format json allowed there, and the host here?)" if answer.status == 403 else ""
                 raise ServiceUnavailable(f"the search service answered with {answer.status}{hint}")
             body = bytearray()
             async for part in answer.content.iter_any():
