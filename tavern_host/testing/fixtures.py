@@ -43,8 +43,8 @@ class HostOptions(TypedDict, total=False):
     """What a test says of its host.
 
     `plugins` are plugin folders (relative ones to the test's file) or imported packages; `trust` names the plugins
-    that need no grant, by default those of `plugins`; `settings` are values by full key. The rest is as for `Host`: with
-    `serving`, plugins do what they do under `tavern serve` alone.
+    that need no grant, by default those of `plugins`; `settings` are values by full key. The rest is as for `Host`:
+    with `serving`, plugins do what they do under `tavern serve` alone.
     Installed plugins add options that prepare the project (`testOptions` in their manifests).
     """
 

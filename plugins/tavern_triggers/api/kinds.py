@@ -28,8 +28,8 @@ class TriggerSignals(Model):
 class TriggerKindInfo(Model):
     """A kind of trigger that a plugin adds. `handler` is `module:function` in the plugin:
     `async def poll(config: dict[str, JsonValue], cursor: str, context: PluginContext) -> TriggerSignals`, called about
-    every `seconds` for each trigger that is on, at one host at a time, with an empty cursor first. `config_schema` is the
-    JSON Schema of its `config`."""
+    every `seconds` for each trigger that is on, at one host at a time, with an empty cursor first. `config_schema` is
+    the JSON Schema of its `config`."""
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=TriggerSignals)
 

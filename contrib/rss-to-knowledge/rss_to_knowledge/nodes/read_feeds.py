@@ -6,6 +6,7 @@ An item is one entry for ever, since its id is made of the feed and of what the 
 from __future__ import annotations
 
 import asyncio
+import calendar
 import hashlib
 import html
 import io
@@ -124,7 +125,7 @@ def _moment(item: Any, key: str) -> str | None:
     """Return a time of an item, which feedparser gives in UTC; None where there is none."""
     if key not in item:  # `get` would give another time in its place
         return None
-    return datetime(*item[key][:6], tzinfo=UTC).isoformat() if item[key] else None
+    return datetime.fromtimestamp(calendar.timegm(item[key]), UTC).isoformat() if item[key] else None
 
 
 async def _known(knowledge: KnowledgeBase, base: str) -> dict[str, KnowledgeEntry]:
