@@ -14,6 +14,7 @@ from pydantic_core import to_json
 from tavern_host.contracts.errors import PluginFailure
 from tavern_host.contracts.nodes import DirectCall, ItemStream, NodeCall, NodeDefinition, NodeInstance, Report
 from tavern_host.runtime.codec import encode
+from tavern_host.runtime.issued import hand_over
 from tavern_isolation.edges import Edges
 from tavern_isolation.frames import Message
 from tavern_isolation.in_flight import Stream
@@ -168,7 +169,8 @@ class _Run:
             number = next(_numbers)
             self._reports[number] = self._report
         self.head = {"keys": keys, "streams": streams, "report": number}
-        self.parts = [encode(self._call, NodeCall | None), *parts]
+        call = self._call and self._call.model_copy(update={"call": hand_over(self._call.call)})
+        self.parts = [encode(call, NodeCall | None), *parts]
         return self
 
     def __exit__(self, *error: object) -> None:

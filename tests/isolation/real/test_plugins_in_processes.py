@@ -15,6 +15,7 @@ from helpers.plugin_files import write_whole
 from helpers.waiting import until
 
 from tavern_host import EXECUTION_ENGINE, LLM, SETTINGS, WORKFLOW_MANAGER, Host, HttpRequest, HttpResponse
+from tavern_host.contracts.calls import CallContext, Principal
 from tavern_host.contracts.errors import PluginFailure, Vetoed
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import Run, RunRequest
@@ -391,6 +392,27 @@ async def test_nodes_run_stream_and_report(host: Host) -> None:
     assert done.error is None and done.nodes["n2"].output == {"result": "A-B-C"}
     said = await anext(aiter(progress))
     assert isinstance(said, Event) and said.payload["nodeId"] == "n0"
+
+
+async def test_a_node_acts_in_the_name_of_who_runs_it(tmp_path: Path) -> None:
+    code = """
+from tavern_host import *
+from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.workflows import Workflow
+
+@node(cached=False)
+async def nested(text: str, context: NodeContext) -> str:
+    request = RunRequest(workflow=Workflow(name=text))
+    run = await context.plugin.services.get(EXECUTION_ENGINE).run(request, call=context.call)
+    return str(run.principal)
+"""
+    manifest = {"nodes": {"entry": "nodes.py"}, "permissions": {"services": {"use": ["executionEngine:execute"]}}}
+    write_whole(tmp_path / "plugins" / "acme", "acme", {"__init__.py": "", "nodes.py": code}, [], **manifest)
+    async with Host(tmp_path, trust=["acme"], placement="process") as host:
+        person = CallContext(principal=Principal(kind="user", id="ada"))
+        request = RunRequest(workflow=graph("Nested"))
+        done = await host.services.get(EXECUTION_ENGINE).run(request, call=person)
+        assert done.error is None and done.nodes["n0"].output == {"result": "user:ada"}, done.error
 
 
 async def test_many_that_need_a_node_in_a_new_process_wait_until_it_is_open_there(host: Host) -> None:
