@@ -64,10 +64,15 @@ async def follow(context: PluginContext) -> None:
     """Check plugins now, and whenever they have changed, until cancelled: a host that serves says the same of them as
     the command does."""
     changed = context.events.subscribe("PLUGINS_CHANGED")
-    checked: int | None = None
-    while True:
+    checked = await _check_plugins(context)
+    async for _ in changed:
         if checked != context.hooks.revision:
-            checked = context.hooks.revision
-            with suppress(TavernError):
-                await context.services.get(PLUGIN_CHECKS).check_loaded()
-        await anext(aiter(changed))
+            checked = await _check_plugins(context)
+
+
+async def _check_plugins(context: PluginContext) -> int:
+    """Check plugins, and return the revision of the plugins that were checked."""
+    revision = context.hooks.revision
+    with suppress(TavernError):
+        await context.services.get(PLUGIN_CHECKS).check_loaded()
+    return revision
