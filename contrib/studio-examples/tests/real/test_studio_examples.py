@@ -23,7 +23,7 @@ pytestmark = pytest.mark.tavern(plugins=PLUGINS, workflows={"one": WORKFLOW})
 
 
 async def test_nothing_is_wrong_with_them(host: Host) -> None:
-    assert [host.plugin(folder.name.replace("_", "-")).problems for folder in PLUGINS] == [[]] * 5
+    assert [host.plugin(folder.name.replace("_", "-")).problems for folder in PLUGINS] == [[]] * 4
 
 
 async def test_each_does_what_it_is_for(host: Host, studio: Studio) -> None:
@@ -40,8 +40,6 @@ async def test_each_does_what_it_is_for(host: Host, studio: Studio) -> None:
     await page.get_by_role("button", name="Notes", exact=True).click()
     notes = page.frame_locator("iframe").get_by_label("Notes")
     await expect(notes).to_have_attribute("placeholder", "Write something down")
-    accent = "getComputedStyle(document.documentElement).getPropertyValue('--accent')"
-    await page.wait_for_function(f"{accent} === '#9a4a14'")
     await studio.picture("examples")
 
     for how in ("in an event", "in a promise"):

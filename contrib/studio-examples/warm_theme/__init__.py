@@ -1,1 +1,0 @@
-"""A theme: colours alone, no code."""
