@@ -39,6 +39,12 @@ async def test_files_are_written_and_read_by_their_format(hosted: HostedNodes) -
                 assert (hosted.files / "x").read_bytes() == stored
 
 
+async def test_a_blob_is_written_as_its_bytes(hosted: HostedNodes) -> None:
+    blob = await hosted.host.blobs.put(b"\x00\xff", "image/png")
+    assert (await hosted.run("WriteFile", {"path": "x", "content": blob}))["size"] == 2
+    assert (hosted.files / "x").read_bytes() == b"\x00\xff"
+
+
 async def test_a_log_grows_line_by_line(hosted: HostedNodes) -> None:
     node = hosted.open("WriteFile", {"mode": "append", "new_line": True})
     sizes = [(await hosted.step(node, {"path": "log", "content": text}))["size"] for text in ("a", "b\n", "c")]
@@ -102,4 +108,4 @@ async def test_a_change_of_files_is_noticed_and_nothing_else(hosted: HostedNodes
 
 async def test_writing_is_done_again_in_each_run() -> None:
     assert not DEFINITIONS["WriteFile"].traits.cached
-    assert {DEFINITIONS[type].traits.placement for type in ("ReadFile", "WriteFile", "ListFiles")} == {"thread"}
+    assert {DEFINITIONS[type].traits.placement for type in ("ReadFile", "ListFiles")} == {"thread"}

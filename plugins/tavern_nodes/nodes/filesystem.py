@@ -11,7 +11,7 @@ import fnmatch
 import secrets
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-from tavern_host import Config, InvalidInput, NodeContext, NotFound, PluginContext, Slot, node
+from tavern_host import Blob, Config, InvalidInput, NodeContext, NotFound, PluginContext, Slot, node
 from tavern_nodes.documents import decode, read_json
 from tavern_nodes.files import append_inside, list_inside, read_inside, stamp_inside, write_inside
 from tavern_nodes.values import check_size, choose_from, shorten, to_json
@@ -100,8 +100,8 @@ def read_file(
     return {"content": read(data, f"ReadFile: {shorten(path)!r}"), "size": len(data), "found": True}
 
 
-@node(category="Files", display_name="Write file", blocking=True, cached=False, bypass="mute")
-def write_file(
+@node(category="Files", display_name="Write file", cached=False, bypass="mute")
+async def write_file(
     context: NodeContext,
     path: PathIn,
     content: Annotated[Any, Slot("Text and binary data are written as they are, anything else as JSON.")],
@@ -113,13 +113,13 @@ def write_file(
 ) -> FileWritten:
     """Write a file of the project; folders that are missing are made. Another run sees the old content or the new."""
     write = choose_from(_MODES, mode, "WriteFile: mode")
-    data = _bytes(content)
-    if new_line and not data.endswith(b"\n"):
-        data += b"\n"
+    whole = await context.blobs.read(content) if isinstance(content, Blob) else content
+    data = await asyncio.to_thread(_bytes, whole, new_line)
     try:
-        return {"path": path, "size": write(context.plugin.project.folder("files"), path, data)}
+        size = await asyncio.to_thread(write, context.plugin.project.folder("files"), path, data)
     except InvalidInput as problem:
         raise InvalidInput(f"WriteFile: {problem.message}") from None
+    return {"path": path, "size": size}
 
 
 @node(category="Files", display_name="List files", blocking=True, is_changed=_folder_stamp, bypass="mute")
@@ -157,14 +157,15 @@ def _details(path: str, about: os.stat_result) -> dict[str, Any]:
     }
 
 
-def _bytes(content: Any) -> bytes:
-    if isinstance(content, bytes):
-        return content
-    text = content if isinstance(content, str) else to_json(content, "WriteFile: the content", indent=2)
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidInput(f"WriteFile: the content cannot be written as UTF-8: {error.reason}") from None
+def _bytes(content: Any, new_line: bool) -> bytes:
+    if not isinstance(content, bytes):
+        text = content if isinstance(content, str) else to_json(content, "WriteFile: the content", indent=2)
+        try:
+            content = text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"WriteFile: the content cannot be written as UTF-8: {error.reason}") from None
+    data: bytes = content
+    return data + b"\n" if new_line and not data.endswith(b"\n") else data
 
 
 def _create(root: Path, path: str, data: bytes) -> int:
