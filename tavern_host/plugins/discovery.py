@@ -89,7 +89,7 @@ def _from_module(module: ModuleType) -> Record:
 
 
 def _from_folder(path: Path, kind: str, within: Path | None = None) -> Record:
-    path = path.absolute()
+    path = path.resolve() if ".." in path.parts else path.absolute()  # nothing is mounted by a path with `..`
     record = Record(name=path.name, source=f"{kind}:{path}", root=path, is_dev=kind == "dev")
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
         return _invalid(record, f"{path} leads out of {within}", "copy the plugin there instead of linking it")

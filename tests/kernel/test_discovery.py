@@ -233,3 +233,10 @@ def test_a_folder_given_and_installed_counts_once(tmp_path: Path, site: Path) ->
     used, other = named(linked(tmp_path / "p", dev=[written]), "acme")
     assert (used.version, used.state) == ("2.0.0", PluginState.DISCOVERED), "what is being written wins"
     assert other.state is PluginState.INVALID
+
+
+def test_a_folder_is_one_source_however_its_path_is_written(tmp_path: Path) -> None:
+    folder = make_plugin(tmp_path / "plugins", "acme", EXPLODES)
+    (tmp_path / "tests").mkdir()
+    host = linked(tmp_path / "p", plugins=[tmp_path / "tests" / ".." / "plugins" / "acme"])
+    assert host.plugin("acme").source.endswith(f":{folder}")

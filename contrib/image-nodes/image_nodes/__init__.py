@@ -1,0 +1,1 @@
+"""Nodes for pictures. They run in a process of their own, where the pictures stay; see `nodes`."""
