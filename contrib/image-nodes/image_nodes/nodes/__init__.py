@@ -143,7 +143,7 @@ async def write(
     """Writes a text into the middle of a picture."""
 
     def work() -> Image.Image:
-        drawn = picture.copy()  # values on edges are everybody's
+        drawn: Image.Image = picture.copy()  # values on edges are everybody's
         middle = (drawn.width / 2, drawn.height / 2)
         font = ImageFont.load_default(max(1, min(size, 1000)))
         pen = ImageDraw.Draw(drawn)
