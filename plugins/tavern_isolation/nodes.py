@@ -151,7 +151,7 @@ class _Run:
     def __init__(self, runner: RemoteRunner, inputs: Values, call: NodeCall | None, report: Report | None) -> None:
         self._reports = runner.reports
         self._inputs = inputs
-        self._call = call
+        self._call = call and call.model_copy(update={"call": hand_over(call.call)})
         self._report = report
         self._lending = runner.lent.during()
         self._edges = runner.edges
@@ -164,13 +164,11 @@ class _Run:
         streams = {key: lend(one, self._edges) for key, one in self._inputs.items() if isinstance(one, AsyncIterator)}
         values = {key: value for key, value in self._inputs.items() if key not in streams}
         keys, parts = packed(values, self._edges, self._what)
-        number = 0
+        number = 0 if self._report is None else next(_numbers)
         if self._report is not None:
-            number = next(_numbers)
             self._reports[number] = self._report
         self.head = {"keys": keys, "streams": streams, "report": number}
-        call = self._call and self._call.model_copy(update={"call": hand_over(self._call.call)})
-        self.parts = [encode(call, NodeCall | None), *parts]
+        self.parts = [encode(self._call, NodeCall | None), *parts]
         return self
 
     def __exit__(self, *error: object) -> None:
