@@ -47,7 +47,7 @@ from tavern_host.projects import (
     make_project,
     read_project_file,
 )
-from tavern_host.runtime.boundary import Boundary, Observed, Observer
+from tavern_host.runtime.boundary import Boundary, Observer
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.threads import run_in_thread
@@ -430,4 +430,5 @@ def _boundary(
         boundary = first_party_part("placement:Isolated")(catalogue)
     elif placement != "in-process":
         raise InvalidInput(f"the placement is in-process, loopback or process, not {placement!r}")
-    return boundary if observer is None else Observed(boundary, observer)
+    boundary.observers |= {"": observer} if observer is not None else {}
+    return boundary

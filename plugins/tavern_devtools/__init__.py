@@ -35,7 +35,7 @@ async def _follow(context: PluginContext) -> None:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """The commands `tavern plugins new`, `tavern plugins check` and `tavern schema`."""
+    """The commands `tavern plugins new`, `check` and `trace`, and `tavern schema`."""
     return [
         CommandInfo(
             name="plugins new",
@@ -73,6 +73,16 @@ def tavern_register_commands() -> list[CommandInfo]:
                     help="text, lines for editors (file:line:column: level: message), or sarif for CI.",
                     default="text",
                 ),
+            ],
+        ),
+        CommandInfo(
+            name="plugins trace",
+            help="Follow which hooks, services, handlers, tools and events of a plugin there are, until Ctrl-C.",
+            handler="tavern_devtools.trace_command:trace",
+            at_server=True,
+            parameters=[
+                CommandParameter(name="name", help="The plugin's name.", required=True),
+                CommandParameter(name="--for", type="number", help="Seconds after which to end."),
             ],
         ),
         CommandInfo(

@@ -40,6 +40,7 @@ class Loopback(Boundary):
     """The boundary that encodes and decodes what crosses it."""
 
     def __init__(self, spec_of: SpecOf) -> None:
+        super().__init__()
         self._spec_of = spec_of
 
     def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:

@@ -194,10 +194,10 @@ async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> i
         finally:
             for host in hosts:  # one that was never started may have recorded a decision
                 await host.audit.close()
+    is_usual = not (options["dev"] or options["no_plugin"] or options["no_plugins"])
     if rest[0] in {name.split()[0] for name in own}:
         with _host_of_first_party_plugins(make_host) as host:
-            return await _run_plugin_command(host, rest, infos, third_party=False)
-    is_usual = not (options["dev"] or options["no_plugin"] or options["no_plugins"])
+            return await _run_plugin_command(host, rest, infos, third_party=False, at_server=is_usual)
     return await _run_plugin_command(make_host(), rest, infos, at_server=is_usual)
 
 
@@ -278,9 +278,9 @@ async def _show(outputs: AsyncIterator[CommandOutput], as_json: bool) -> int:
                     if output.kind == "failure":
                         _say(say(f"Error: {output.text}"), err=True)
                         code, failure = output.exit_code, failure or output.text
-                    elif output.kind == "result":
+                    elif output.kind in ("result", "entry"):
                         if as_json:
-                            _print_json(output.data)
+                            _print_json(output.data, indent=None if output.kind == "entry" else 2)
                     elif is_running and not as_json:
                         display.show(output)
                     elif not as_json:
@@ -295,9 +295,9 @@ def _live_display() -> Any:
     return first_party_part("live_display:LiveDisplay")(STREAMS.out, STREAMS.err, _visible, may_live=is_quiet)
 
 
-def _print_json(data: Any) -> None:
+def _print_json(data: Any, indent: int | None = 2) -> None:
     STREAMS.has_json = True
-    click.echo(json.dumps(data, ensure_ascii=False, indent=2, default=str), file=STREAMS.out)
+    click.echo(json.dumps(data, ensure_ascii=False, indent=indent, default=str), file=STREAMS.out)
 
 
 def _show_table(output: CommandOutput) -> None:

@@ -65,7 +65,8 @@ class CommandOutput(Model):
     `text` goes to stdout as a line, on a terminal in the colour of its one of `tones`, if it has one, and so does
     `message`, which is for a person and comes in the language of the terminal; `chunk` as it is, for text that is shown
     as it comes: what comes after it, of another kind, begins on a line of its own; `table` is `columns` and `rows`;
-    `result` is the JSON of the whole command, printed with `--json`; `failure` is an error: `exit_code` 2 for the
+    `result` is the JSON of the whole command, printed with `--json`, and `entry` that of one thing of many that come
+    while the command runs, a line each; `failure` is an error: `exit_code` 2 for the
     user's mistake, 1 for a failure.
 
     For a person watching (stderr, never with `--json`): `progress` is a line, in their language too. `live` is how
@@ -74,7 +75,7 @@ class CommandOutput(Model):
     both.
     """
 
-    kind: Literal["text", "message", "chunk", "progress", "live", "table", "result", "failure"]
+    kind: Literal["text", "message", "chunk", "progress", "live", "table", "result", "entry", "failure"]
     text: str = ""
     title: str | None = None
     columns: list[str] = Field(default_factory=list)

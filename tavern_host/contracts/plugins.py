@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from pydantic import Field, JsonValue
 
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import TavernError
+from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.http import RouteInfo
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.metrics import Figure
@@ -297,7 +298,7 @@ class RunningHost(Model):
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
-class Plugins(ServiceInterface, name="plugins", version=5):
+class Plugins(ServiceInterface, name="plugins", version=6):
     """The host's plugins: what they are, and the operator's decisions about them."""
 
     @reads
@@ -360,6 +361,12 @@ class Plugins(ServiceInterface, name="plugins", version=5):
     async def reload(self, name: str | None = None, *, call: CallContext | None = None) -> list[PluginInfo]:
         """Reload one plugin (or, without a name, rescan for all) and load what is new; return what changed, what
         is gone in the state `gone`."""
+
+    @acts("plugins:trace", "Follow which calls of other plugins are made, and how they end.", level="override", since=6)
+    def trace(self, name: str, *, call: CallContext | None = None) -> AsyncIterator[Event | Gap]:
+        """Follow the calls of a loaded plugin, each when it has ended: `HOOK`, `SERVICE` or `HANDLER` with `name`,
+        `caller`, `ms` and `result`, or `error` with `file` and `line`. A reader that is too slow gets gaps. It can be
+        unloaded meanwhile and come back. Raises `NotFound`, and `Conflict` for one that is not loaded."""
 
 
 PLUGINS = ServiceKey(Plugins)

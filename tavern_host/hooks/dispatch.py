@@ -11,11 +11,13 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, TypeVar
 
 import pluggy
 from pydantic import BaseModel, ValidationError
 
+from tavern_host.common.log_context import log_context
 from tavern_host.context import PluginContext
 from tavern_host.contracts.errors import DeadlineExceeded, NotFound, PluginFailure, Vetoed, describe, one_line
 from tavern_host.contracts.hooks import HookInfo, Veto
@@ -23,6 +25,7 @@ from tavern_host.contracts.metrics import Tally
 from tavern_host.contracts.plugins import HookImplInfo, Problem
 from tavern_host.contracts.wire import Model
 from tavern_host.hooks.catalogue import Catalogue
+from tavern_host.runtime.boundary import awaited, observed
 from tavern_host.runtime.copying import as_it_is, duplicate
 from tavern_host.runtime.deadline import current_task, in_callers_task, uncancelled, until_given_up
 from tavern_host.runtime.in_flight import InFlight, expire
@@ -102,7 +105,7 @@ class LoadedHookResult:
         sent = [*map(handed_over, arguments), self._context]
         self._in_flight.check()
         with self._in_flight.use_for_call(handler):
-            result = self._runtime.call(handler, *sent)
+            result = call_of(self._runtime, self._in_flight, handler)(handler, *sent)
             return await result if isinstance(result, Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
@@ -252,17 +255,24 @@ class Dispatcher:
                 value = answer
         return value
 
-    async def call_one(
-        self, implementation: Implementation, arguments: Mapping[str, Any], *, deadline: float | None = None
-    ) -> Any:
+    def call_one(
+        self, implementation: Implementation, arguments: Mapping[str, Any], *, deadline: float = DEADLINE
+    ) -> Coroutine[Any, Any, Any]:
         """Return the result of one implementation, called with copies of the arguments that it takes.
 
-        Async ones, and declarations on their thread, have `deadline` seconds (`DEADLINE`, where not given). Raises
-        `DeadlineExceeded`, `PluginFailure` where it tried to end the program, and what it raises itself.
+        Async ones, and declarations on their thread, have `deadline` seconds. Raises `DeadlineExceeded`,
+        `PluginFailure` where it tried to end the program, and what it raises itself.
         """
+        call, observer = self._call_one(implementation, arguments, deadline), implementation.in_flight.observer
+        if observer is None:
+            return call
+        info = implementation.info
+        given = {name: arguments[name] for name in info.arguments if name != "context"}
+        return awaited(call, observer.called("hook", info.plugin, info.hook, self._spec(info.hook).caller, given))
+
+    async def _call_one(self, implementation: Implementation, arguments: Mapping[str, Any], deadline: float) -> Any:
         info = implementation.info
         what = f"{info.hook} of {info.plugin}"
-        deadline = DEADLINE if deadline is None else deadline
         began = time.perf_counter()
         try:
             if not info.is_async and self._spec(info.hook).policy in _ON_THREAD:
@@ -302,6 +312,16 @@ async def _within(deadline: float, coroutine: Coroutine[Any, Any, T], in_flight:
         if timer.expired():
             raise DeadlineExceeded(f"{what} did not end within {deadline:g} s") from None
         raise
+
+
+def call_of(runtime: InProcessRuntime, in_flight: InFlight, handler: str) -> Callable[..., Any]:
+    """Return how a load's handler is called: by its runtime, before the eyes of who observes the load."""
+    if in_flight.observer is None:
+        return runtime.call
+    who = log_context().get("principal", "")
+    return observed(
+        runtime.call, signature(runtime.call), in_flight.observer, "handler", in_flight.plugin, handler, who
+    )
 
 
 def _answer(implementation: Implementation, value: Any) -> LoadedHookResult:

@@ -17,7 +17,6 @@ from tavern_host.hooks.published import read_published
 from tavern_host.plugins.record import LoadedPlugin, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.ui import declaration_problems
-from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.interface_check import interface_problems
 from tavern_host.services.registry import ServiceRegistry
 
@@ -36,11 +35,7 @@ _DECLARATION_HOOKS: dict[str, str] = {
 
 
 async def admit(
-    loaded: LoadedPlugin,
-    boundary: Boundary,
-    dispatcher: Dispatcher,
-    services: ServiceRegistry,
-    registrations: Registrations,
+    loaded: LoadedPlugin, dispatcher: Dispatcher, services: ServiceRegistry, registrations: Registrations
 ) -> None:
     """Fill in `loaded.implementations` and `loaded.declarations`. Raises `AdmissionError` with every problem.
 
@@ -61,7 +56,7 @@ async def admit(
         problems += found
         if not found:
             admitted = info.model_copy(update={"permission": hooks[info.hook].permission})
-            function = boundary.hook(admitted, loaded.runtime.hook_function(admitted))
+            function = loaded.runtime.hook_function(admitted)
             implementation = Implementation(admitted, function, loaded.context, loaded.runtime, loaded.in_flight)
             loaded.implementations.append(implementation)
     for implementation in loaded.implementations:

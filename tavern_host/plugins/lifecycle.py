@@ -21,7 +21,7 @@ from tavern_host.context.facilities import Kernel, make_context
 from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.plugins import AdmissionError, Problem
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.hooks.dispatch import LoadedHookResult
+from tavern_host.hooks.dispatch import LoadedHookResult, call_of
 from tavern_host.plugins.admission import admit
 from tavern_host.plugins.frontend import frontend_files
 from tavern_host.plugins.record import LoadedPlugin, Record
@@ -92,6 +92,7 @@ class Lifecycle:
         if record.placement == "in-process":
             _check_imported(record)
         in_flight, ledger = InFlight(record.name, self._code_name(record, manifest)), Ledger()
+        in_flight.observer = self._boundary.observer_of(record.name)
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(in_flight, granted.__contains__, first_party=record.first_party)
         settings = self._settings.of(manifest)
@@ -106,7 +107,7 @@ class Lifecycle:
             await run_in_thread(runtime.load, deadline=deadline, what=f"importing {record.name}")
             loaded.frontend = await asyncio.to_thread(frontend_files, record) if manifest.frontend is not None else None
             record.timings["import"] = (time.perf_counter() - began) * 1000
-            await admit(loaded, self._boundary, self._kernel.dispatcher, self._kernel.services, self._registrations)
+            await admit(loaded, self._kernel.dispatcher, self._kernel.services, self._registrations)
             await self._open_providers(loaded)
         except BaseException:
             await self._release(loaded)
@@ -337,7 +338,7 @@ class Lifecycle:
 
 
 def _start(loaded: LoadedPlugin, handler: str, arguments: Any) -> Any:
-    return loaded.runtime.call(handler, arguments, loaded.context)
+    return call_of(loaded.runtime, loaded.in_flight, handler)(handler, arguments, loaded.context)
 
 
 def _is_stale(record: Record) -> bool:

@@ -11,13 +11,14 @@ import contextlib
 import importlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tavern_host.audit.log import AuditLog
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, TavernError, describe
+from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.metrics import Figure
 from tavern_host.contracts.packages import PACKAGES_FILE
 from tavern_host.contracts.plugins import (
@@ -43,6 +44,7 @@ from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.review import OperatorFile
 from tavern_host.plugins.why import explain
+from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.storage.running_hosts import RunningHosts
 
@@ -100,6 +102,12 @@ class HostPlugins(Plugins):
     async def why(self, subject: str) -> Explanation:
         """Explain a subject."""
         return explain(self._manager, subject)
+
+    def trace(self, name: str, *, call: CallContext | None = None) -> AsyncIterator[Event | Gap]:
+        """Follow the calls of a loaded plugin; that somebody does is in the audit log."""
+        calls: AsyncIterator[Event | Gap] = first_party_part("call_tracing:calls_of")(self._manager, name)
+        self._audit.record("plugin.traced", subject=name, **_maker(call))
+        return calls
 
     # --- decisions ------------------------------------------------------------------------------------
 

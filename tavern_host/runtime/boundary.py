@@ -1,19 +1,20 @@
 """The boundary between the host and a plugin: where the plugin's code is reached, and observed.
 
 Every call into a plugin goes through its runtime or through a method of a service, and those two are what a
-boundary hands out. `Boundary` returns them as they are; placements of first-party plugins have others.
+boundary hands out. `Boundary` returns them as they are; placements of first-party plugins have others. Who observes a
+plugin's calls is asked where they are made: a load's `InFlight.observer`, and when a method is bound to a view.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Literal, Protocol
 
 from tavern_host.context import PluginContext
 from tavern_host.contracts.events import Event
-from tavern_host.contracts.plugins import HookImplInfo
 from tavern_host.contracts.services import ServiceInterface
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.installed import first_party_part
@@ -23,12 +24,19 @@ Method = Callable[..., Any]
 Done = Callable[[Any, BaseException | None], None]
 """Is called with the result or the error of a call; for a stream, with the list of its items."""
 
+Called = Literal["hook", "service", "handler"]
+"""What of a plugin is called: a hook implementation, `service.method`, or what a route, a command or a tool names."""
+
 
 class Observer(Protocol):
-    """Observes calls and events, and changes nothing. What it raises is raised to the caller."""
+    """Observes calls and events, and changes nothing. What it raises is raised to the caller. `items` is how many items
+    of a stream, the last ones, are kept for its `Done`; None for all."""
 
-    def called(self, kind: Literal["hook", "service"], plugin: str, name: str, arguments: dict[str, Any]) -> Done:
-        """Observe that a call begins, of a hook or `service.method` of a plugin; return what is called when it ends."""
+    items: int | None
+
+    def called(self, kind: Called, plugin: str, name: str, caller: str, arguments: dict[str, Any]) -> Done:
+        """Observe that a plugin is called; return what is called when that ends. `caller` is the service that calls a
+        hook, the plugin or user whose view a method is called through, or empty."""
 
     def published(self, event: Event) -> None:
         """Observe an event, on the thread that publishes it."""
@@ -43,6 +51,12 @@ class Boundary:
         operator says for the full key of a setting."""
         self._catalogue = catalogue
         self._setting = setting
+        self.observers: dict[str, Observer] = {}
+        """Who observes a plugin's calls, by its name; by the empty one, those of all others."""
+
+    def observer_of(self, plugin: str) -> Observer | None:
+        """Return who observes the calls of a plugin."""
+        return self.observers.get(plugin) or self.observers.get("")
 
     def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
         """Return what loads a plugin and reaches its code."""
@@ -51,36 +65,9 @@ class Boundary:
         place = first_party_part("placement:isolated")
         return place(source, context, self._catalogue, self._setting)  # type: ignore[no-any-return]
 
-    def hook(self, info: HookImplInfo, function: Method) -> Method:
-        """Return how the dispatcher calls a hook implementation that a runtime of this boundary gave."""
-        return function
-
     def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
         """Return how others call a method of a service that a plugin, or the host, provides."""
         return function
-
-
-class Observed(Boundary):
-    """Another boundary, with an observer in front of it."""
-
-    def __init__(self, inner: Boundary, observer: Observer) -> None:
-        self._inner = inner
-        self._observer = observer
-
-    def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
-        """Return the inner boundary's runtime."""
-        return self._inner.runtime(source, context)
-
-    def hook(self, info: HookImplInfo, function: Method) -> Method:
-        """Return the hook implementation, whose calls are observed."""
-        begin = functools.partial(self._observer.called, "hook", info.plugin, info.hook)
-        return _observed(self._inner.hook(info, function), inspect.signature(function), begin)
-
-    def method(self, plugin: str, interface: type[ServiceInterface], name: str, function: Method) -> Method:
-        """Return the inner boundary's method, whose calls are observed."""
-        inner = self._inner.method(plugin, interface, name, function)
-        begin = functools.partial(self._observer.called, "service", plugin, f"{interface.service_name}.{name}")
-        return _observed(inner, signature_without_self(getattr(interface, name)), begin)
 
 
 def signature_without_self(method: Method) -> inspect.Signature:
@@ -99,34 +86,28 @@ def called_like(function: Method, plain: Method) -> Method:
     return call if inspect.iscoroutinefunction(function) else functools.wraps(function)(plain)
 
 
-def _observed(function: Method, signature: inspect.Signature, begin: Callable[[dict[str, Any]], Done]) -> Method:
-    """Return `function` with an observer called before and after each call."""
+def observed(
+    function: Method, signature: inspect.Signature, observer: Observer, *what: *tuple[Called, str, str, str]
+) -> Method:
+    """Return `function` with an observer called before and after each call; `what` is its kind, plugin, name and
+    caller."""
 
     def begun(args: Any, kwargs: Any) -> Done:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return begin({name: value for name, value in bound.arguments.items() if name != "context"})
-
-    async def observed(awaitable: Any, done: Done) -> Any:
-        try:
-            result = await awaitable
-        except BaseException as error:
-            done(None, error)
-            raise
-        done(result, None)
-        return result
+        return observer.called(*what, {name: value for name, value in bound.arguments.items() if name != "context"})
 
     async def stream(items: AsyncIterator[Any], done: Done) -> AsyncIterator[Any]:
-        given: list[Any] = []
+        given = deque[Any](maxlen=observer.items)
         try:
             async for item in items:
                 given.append(item)
                 yield item
         except BaseException as error:
-            done(given, None if isinstance(error, GeneratorExit) else error)  # the reader may leave before the end
+            done([*given], None if isinstance(error, GeneratorExit) else error)  # the reader may leave before the end
             raise
         else:
-            done(given, None)
+            done([*given], None)
         finally:
             if isinstance(items, AsyncGenerator):
                 await items.aclose()
@@ -139,10 +120,21 @@ def _observed(function: Method, signature: inspect.Signature, begin: Callable[[d
             done(None, error)
             raise
         if inspect.iscoroutine(result):
-            return observed(result, done)
+            return awaited(result, done)
         if isinstance(result, AsyncIterator):
             return stream(result, done)
         done(result, None)
         return result
 
     return called_like(function, plain)
+
+
+async def awaited(awaitable: Awaitable[Any], done: Done) -> Any:
+    """Await a call, and say to its observer how it ended."""
+    try:
+        result = await awaitable
+    except BaseException as error:
+        done(None, error)
+        raise
+    done(result, None)
+    return result

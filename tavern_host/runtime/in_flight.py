@@ -9,9 +9,12 @@ from asyncio import current_task
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tavern_host.contracts.errors import DeadlineExceeded, PermissionDenied
+
+if TYPE_CHECKING:
+    from tavern_host.runtime.boundary import Observer
 
 Cancel = Callable[[], object]
 
@@ -36,8 +39,10 @@ class InFlight:
 
     A plugin may keep its context, so every facility in it checks this; a plugin that is loaded again gets a new
     context. While what the plugin owns is being closed, it can publish events and nothing else. `code` names the
-    code of this load; see `context.HookResult`.
+    code of this load; see `context.HookResult`. `observer` sees the calls of its hooks and handlers, if there is one.
     """
+
+    observer: Observer | None = None
 
     def __init__(self, plugin: str, code: str = "") -> None:
         self.plugin = plugin

@@ -23,7 +23,7 @@ from tavern_host.contracts.services import (
     interface_methods,
 )
 from tavern_host.hooks.catalogue import Catalogue
-from tavern_host.runtime.boundary import Boundary
+from tavern_host.runtime.boundary import Boundary, observed, signature_without_self
 from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.interface_check import same_shape
 from tavern_host.runtime.issued import passed_on
@@ -136,7 +136,7 @@ class Views:
             handle.refuse(lambda name: ServiceUnavailable(f"{service} was replaced; get it again"))
             del self._handles[service]
             return
-        handle.bind(self._registry.targets(stack))
+        handle.bind(self._registry.targets(stack, self._owner))
         if self._allowed is None:
             return
         methods = interface_methods(interface)
@@ -196,20 +196,20 @@ class ServiceRegistry:
         provider.interfaces = self.catalogue.interfaces
         if provider.opening is None:  # made already, by what is published now
             provider.interface = provider.interfaces[provider.service]
-        provider.on_opened = lambda: self._rebind(provider.service)
+        provider.on_opened = lambda: self.rebind(provider.service)
         self._living[provider] = None
         if provider.override:
             self._overrides.setdefault(provider.service, []).append(provider)
         else:
             self._base[provider.service] = provider
-        self._rebind(provider.service)
+        self.rebind(provider.service)
 
         def remove() -> None:
             if provider.override:
                 self._overrides[provider.service].remove(provider)
             elif self._base.get(provider.service) is provider:
                 del self._base[provider.service]
-            self._rebind(provider.service)
+            self.rebind(provider.service)
 
         return remove
 
@@ -217,12 +217,12 @@ class ServiceRegistry:
         """Replace the operator's order of overrides."""
         self.order, before = order, self.order
         for service in [one for one in self._overrides if order.get(one) != before.get(one)]:
-            self._rebind(service)
+            self.rebind(service)
 
     def end(self, provider: Provider) -> None:
         """Unbind a removed provider from all views."""
         self._living.pop(provider, None)
-        self._rebind(provider.service)
+        self.rebind(provider.service)
 
     def provider_of(self, service: str) -> Provider | None:
         """Return the provider that registered a service, or None."""
@@ -289,13 +289,17 @@ class ServiceRegistry:
             for p in self.stack(service)
         ]
 
-    def targets(self, stack: list[Provider]) -> dict[str, Callable[..., Any]]:
-        """Return each method's implementation, that of the topmost provider of the stack that has it."""
+    def targets(self, stack: list[Provider], caller: str) -> dict[str, Callable[..., Any]]:
+        """Return each method's implementation, that of the topmost provider of the stack that has it, for the views of
+        one caller."""
         interface, found = stack[0].interface, {}
         for name, info in interface_methods(interface).items():
             provider = next(p for p in reversed(stack) if not p.override or _has(p, name, info))
             function = implementation(provider, name, info)
-            found[name] = self.boundary.method(provider.plugin, interface, name, function)
+            found[name] = method = self.boundary.method(provider.plugin, interface, name, function)
+            if (observer := self.boundary.observer_of(provider.plugin)) is not None:
+                form, what = signature_without_self(getattr(interface, name)), f"{provider.service}.{name}"
+                found[name] = observed(method, form, observer, "service", provider.plugin, what, caller)
         return found
 
     # --- views ------------------------------------------------------------------------------------
@@ -324,11 +328,12 @@ class ServiceRegistry:
         stack = self.stack(provider.service)
         stack = stack[: stack.index(provider)] if provider in stack else stack[:1]
         if stack and same_shape(stack[0].interface, provider.interface):
-            provider.original.bind(self.targets(stack))
+            provider.original.bind(self.targets(stack, provider.plugin))
         else:
             provider.original.refuse(lambda name: ServiceUnavailable(f"{provider.service} has no provider below it"))
 
-    def _rebind(self, service: str) -> None:
+    def rebind(self, service: str) -> None:
+        """Bind the views of a service to what provides and observes it now."""
         for views in list(self._views):
             views.bind(service)
         for provider in list(self._living):

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from tavern_host.contracts.errors import ErrorInfo
     from tavern_host.contracts.events import Event
+    from tavern_host.runtime.boundary import Called
 
-Kind = Literal["hook", "service", "event"]
+Kind = Literal["hook", "service", "handler", "event"]
 
 
 @dataclass
 class RecordedCall:
     """One call or event.
 
-    `plugin` is whose hook implementation or service it is, or who published the event. `name` is the hook's name,
-    `service.method`, or the event's type. `arguments` are copies (an event's are its payload). `result` and
-    `error` are what came of it; while `is_over` is False nothing did yet.
+    `plugin` is whose hook implementation, service or handler (of a route, a command) it is, or who published the
+    event. `name` is the hook's name, `service.method`, `module:function`, or the event's type. `arguments` are copies
+    (an event's are its payload). `result` and `error` are what came of it; while `is_over` is False nothing did yet.
     """
 
     kind: Kind
@@ -36,10 +37,14 @@ class RecordedCall:
 
 
 class CallRecorder:
-    """All hook calls, service calls and events of the hosts that it observes, in the order in which they began.
+    """All calls of hooks, services and handlers, and all events, of the hosts that it observes, in the order in which
+    they began.
 
     A hook call is one implementation's: a hook that two plugins implement gives two.
     """
+
+    items: int | None = None
+    """How many items of a stream are remembered: all."""
 
     def __init__(self) -> None:
         self._calls: list[RecordedCall] = []
@@ -78,7 +83,7 @@ class CallRecorder:
 
     # --- what the host tells (`boundary.Observer`) ------------------------------------------------------
 
-    def called(self, kind: Literal["hook", "service"], plugin: str, name: str, arguments: dict[str, Any]) -> Any:
+    def called(self, kind: Called, plugin: str, name: str, caller: str, arguments: dict[str, Any]) -> Any:
         """Remember a call that begins; return the callback for how it ended."""
         call = RecordedCall(kind, plugin, name, _copied(arguments))
         self._calls.append(call)
