@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue
 
+from tavern_host.common.log_context import log_context
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, describe, one_line
 from tavern_host.contracts.events import Event, Gap
@@ -121,6 +122,7 @@ def _who(caller: str, arguments: dict[str, Any]) -> str:
     """Return who calls, and for whom where that is somebody else."""
     given = [arguments.get("call"), arguments.get("context"), *arguments.values()]
     principal = next((str(one.principal) for one in given if isinstance(one, CallContext)), "")
+    principal = principal or log_context().get("principal", "")
     if not principal or principal in (caller, f"plugin:{caller}"):
         return caller
     return f"{caller} for {principal}" if caller else principal

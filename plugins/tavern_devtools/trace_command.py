@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host import PLUGINS, CommandOutput, InvalidInput, PluginContext
+from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import ServiceUnavailable, one_line
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.plugins import PluginState
@@ -33,7 +34,7 @@ async def trace(arguments: dict[str, JsonValue], context: PluginContext) -> Asyn
         return
     plugins = context.services.get(PLUGINS)
     is_loaded = (await plugins.get(name)).state in (PluginState.LOADED, PluginState.STARTED)
-    calls, tools = plugins.trace(name), await _tools_of(name, context)
+    calls, tools = plugins.trace(name, call=operator_call(context.project.id)), await _tools_of(name, context)
     if is_loaded:  # else the service says why not
         yield CommandOutput(kind="progress", text=f"Following {name}; Ctrl-C ends it.")
     entries = (_of_call(item) async for item in calls)

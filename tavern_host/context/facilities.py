@@ -88,7 +88,9 @@ class PluginEvents:
 class PluginTasks:
     """Background tasks; see `context.Tasks`."""
 
-    def __init__(self, ledger: Ledger, in_flight: InFlight, report: Callable[[str, str, BaseException], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, in_flight: InFlight, report: Callable[[str, str, BaseException], object]
+    ) -> None:
         self._plugin = in_flight.plugin
         self._ledger = ledger
         self._in_flight = in_flight

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pluggy
@@ -117,12 +118,12 @@ class LoadedHookResult:
 class Dispatcher:
     """All active hook implementations, in the order in which they are called.
 
-    `report` is called with each failure: plugin, hook, exception; `tell` with a problem of an answer. `revision` grows
-    whenever the plugins change.
+    `report` is called with each failure: plugin, hook, exception, and returns what people see of it; `tell` with a
+    problem of an answer. `revision` grows whenever the plugins change.
     """
 
     catalogue: Catalogue
-    report: Callable[[str, str, BaseException], None]
+    report: Callable[[str, str, BaseException], Problem | None]
     tell: Callable[[str, Problem], None]
     revision: int = 0
     tally: Tally = field(default_factory=lambda: Tally("hooks", "Calls of hook implementations.", "plugin", "hook"))
@@ -243,11 +244,11 @@ class Dispatcher:
                 if answer is not None and not isinstance(answer, Veto):
                     answer = _checked(answer, type(value), f"{hook} of {plugin}")
             except Exception as error:
-                self.report(plugin, hook, error)
+                error.__dict__.setdefault("at", (implementation.info.file, implementation.info.line))
+                problem = self.report(plugin, hook, error)
                 if spec.policy == "veto":
-                    raise Vetoed(
-                        f"{plugin} failed in {hook}, so this is refused: {describe(error)}", plugin=plugin
-                    ) from error
+                    message = f"{plugin} failed in {hook}, so this is refused: {describe(error)}{_place(problem)}"
+                    raise Vetoed(message, plugin=plugin) from error
                 continue
             if isinstance(answer, Veto):
                 raise Vetoed(f"{plugin} refused: {answer.reason}", plugin=plugin, reason=answer.reason)
@@ -292,6 +293,9 @@ class Dispatcher:
             if is_being_cancelled():
                 raise
             raise PluginFailure(f"{what} waited for something that was cancelled") from error
+        except Exception as error:  # where it is, for one that no code of the plugin raised
+            error.__dict__.setdefault("at", (info.file, info.line))
+            raise
         finally:
             self.tally.add(info.plugin, info.hook, seconds=time.perf_counter() - began)
 
@@ -322,6 +326,11 @@ def call_of(runtime: InProcessRuntime, in_flight: InFlight, handler: str) -> Cal
     return observed(
         runtime.call, signature(runtime.call), in_flight.observer, "handler", in_flight.plugin, handler, who
     )
+
+
+def _place(problem: Problem | None) -> str:
+    """Return the file and line of a problem, without where the plugin lies on this machine."""
+    return f" ({'/'.join(Path(problem.file).parts[-2:])}:{problem.line})" if problem and problem.file else ""
 
 
 def _answer(implementation: Implementation, value: Any) -> LoadedHookResult:

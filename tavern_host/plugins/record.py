@@ -137,11 +137,11 @@ class LoadedPlugin:
 
 
 def problem_of(error: BaseException, where: str, root: Path | None, plugin: str) -> Problem:
-    """Return an exception as a problem that names the plugin's own file and line where its code was left, or none."""
+    """Return an exception as a problem that names the plugin's own file and line where its code was left, else where
+    the hook is that failed, or none."""
     causes = [one for one in (error, error.__cause__) if one is not None]
-    own = [
-        place for one in causes for place in _places_in(one) if root is not None and Path(place[0]).is_relative_to(root)
-    ]
+    places = [place for one in causes for place in _places_in(one)] + [getattr(error, "at", ("", None))]
+    own = [place for place in places if root is not None and Path(place[0] or "").is_relative_to(root)]
     file, line = own[0] if own else (None, None)
     mend = "mend it there" if own else "mend it"
     hint = f"{mend}, or keep it out with `tavern plugins disable {plugin}`"
@@ -164,4 +164,5 @@ def _places_in(error: BaseException) -> list[tuple[str, int | None]]:
 def log_failure(plugin: str, where: str, error: BaseException) -> None:
     """Write a plugin's failure into the log, with its traceback; that its process ended was written once already."""
     if not isinstance(error, PluginEnded):
-        _log.error("%s failed in %s: %s", plugin, where, describe(error), exc_info=error)
+        at = " ({}:{})".format(*error.at) if hasattr(error, "at") else ""
+        _log.error("%s failed in %s%s: %s", plugin, where, at, describe(error), exc_info=error)

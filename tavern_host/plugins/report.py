@@ -36,12 +36,14 @@ class Problems:
         self._records = records
         self._audit = audit
 
-    def failed(self, plugin: str, where: str, error: BaseException) -> None:
-        """Report a failure of a plugin."""
+    def failed(self, plugin: str, where: str, error: BaseException) -> Problem | None:
+        """Report a failure of a plugin; return what people see of it."""
         log_failure(plugin, where, error)
-        record = self._records.get(plugin)
-        if record is not None:
-            record.add_problem(problem_of(error, where, record.root, plugin))
+        if (record := self._records.get(plugin)) is None:
+            return None
+        problem = problem_of(error, where, record.root, plugin)
+        record.add_problem(problem)
+        return problem
 
     def add(self, plugin: str, problem: Problem) -> None:
         """Report, once, what is wrong with something that a plugin contributed."""

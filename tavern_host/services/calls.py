@@ -24,7 +24,7 @@ from tavern_host.runtime.in_flight import InFlight
 from tavern_host.runtime.issued import handed_over
 from tavern_host.services.views import ViewHandle
 
-Report = Callable[[str, str, BaseException], None]
+Report = Callable[[str, str, BaseException], object]
 """Records a plugin's failure: plugin, where, exception."""
 
 MAX_NESTED = 16

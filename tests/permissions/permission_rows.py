@@ -594,6 +594,7 @@ _ASKED_FOR_NOTHING = {
         "chatHistory": "edit swipe activate fork fork_history rename_branch rename_history delete_branch "
         "import_history load get_history load_branch children tree export_history",
         "executionEngine": "output get show wait",
+        "plugins": "trace",
         "knowledgeBase": "header list_entries get put write delete export_base",
         "scriptExecution": "install",
         "llm": "embed",  # the scripted adapter cannot
