@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from tavern_host.contracts.accounts import KINDS
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _CONTRACTS = "tavern_host.contracts.accounts"
@@ -181,12 +181,26 @@ def routes() -> list[RouteInfo]:
     ]
 
 
+_EXAMPLES = """
+tavern users add ada --role editor
+tavern users logout ada
+tavern users passwd ada
+tavern users remove ada
+tavern users role ada viewer
+tavern users token ada --label laptop --days 30
+tavern members add ada --role editor
+tavern members remove ada
+tavern stop --plugin acme
+"""
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern users …`, `tavern members …` and `tavern stop`."""
     return [
         CommandInfo(
             name=name,
             help=help,
+            examples=examples_of(name, _EXAMPLES),
             handler=f"tavern_accounts.commands:{handler}",
             group=_GROUPS.get(name.split()[0]),
             at_server=name in _AT_SERVER,

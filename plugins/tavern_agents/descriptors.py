@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -132,6 +132,18 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ),
     ("interrupt", "commands:interrupt_run", "Stop a run.", (_RUN_ID,)),
 )
+_EXAMPLES = """
+tavern agent run assistant --message "What can you do?"
+tavern agent run assistant --conversation history_4f1c
+tavern agent check --profile assistant
+tavern agent interrupt run_4f1c
+tavern agent memory assistant history_4f1c
+tavern agent replay run_4f1c --export recordings/greeting.json
+tavern agent replay recordings/greeting.json --model small
+tavern agent resume run_4f1c
+tavern agent test recordings/greeting.json
+tavern agent trace run_4f1c
+"""
 
 
 def commands() -> list[CommandInfo]:
@@ -140,6 +152,7 @@ def commands() -> list[CommandInfo]:
         CommandInfo(
             name=f"agent {name}",
             help=help,
+            examples=examples_of(f"agent {name}", _EXAMPLES),
             handler=f"tavern_agents.{handler}",
             group=_GROUP,
             parameters=list(parameters),

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -115,6 +115,18 @@ _COMMANDS = (
     ("import", "import_history", "file id", "Keep an exported conversation."),
     ("delete", "delete_history", "history", "Delete a conversation with its runs."),
 )
+_EXAMPLES = """
+tavern history branch history_4f1c another-end --message msg_2
+tavern history delete history_4f1c
+tavern history edit history_4f1c msg_2 --text "Say it in one sentence."
+tavern history export history_4f1c --output talk.json
+tavern history import talk.json
+tavern history rename history_4f1c "The tale of the inn"
+tavern history show history_4f1c --last 10
+tavern history swipe history_4f1c msg_3
+tavern history switch history_4f1c another-end
+tavern history tree history_4f1c
+"""
 
 
 def commands() -> list[CommandInfo]:
@@ -123,6 +135,7 @@ def commands() -> list[CommandInfo]:
         CommandInfo(
             name=f"history {name}",
             help=help,
+            examples=examples_of(f"history {name}", _EXAMPLES),
             handler=f"tavern_agents.{'chat' if name == 'swipe' else 'history_commands'}:{handler}",
             group=CommandGroup(help="Read, edit, branch and carry conversations with agents.", section="run"),
             parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],

@@ -32,6 +32,7 @@ def commands() -> list[CommandInfo]:
         CommandInfo(
             name="assist",
             help="Ask the creation assistant to change a workflow, or about it: shows what changes, and asks.",
+            examples=('tavern assist greeting "Let it say the time as well."',),
             handler="tavern_assistant.deliberation.commands:assist",
             group=CommandGroup(section="build"),
             parameters=[

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -75,12 +75,24 @@ def routes() -> list[RouteInfo]:
     return [RouteInfo.of_module("tavern_characters.web", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
+_EXAMPLES = """
+tavern character begin seraphina
+tavern character export seraphina --output seraphina.png
+tavern character export-chat history_4f1c
+tavern character import seraphina.png
+tavern character import-chat chat.jsonl --character seraphina
+tavern character preset preset.json
+tavern character persona --name Ada --description "A traveller who asks much"
+"""
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern character …`."""
     return [
         CommandInfo(
             name=f"character {name}",
             help=help,
+            examples=examples_of(f"character {name}", _EXAMPLES),
             handler=f"tavern_characters.commands:{handler}",
             group=CommandGroup(help="Talk to the characters of cards; say who you are for them.", section="run"),
             parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],

@@ -40,6 +40,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="plugins new",
             help="Write the files of a new plugin.",
+            examples=("tavern plugins new my-plugin", "tavern plugins new my-plugin --node --tool --ui vue"),
             handler="tavern_devtools.commands:new",
             standalone=True,
             parameters=[
@@ -61,6 +62,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="plugins check",
             help="Say what the host would say of a plugin, before it is installed.",
+            examples=("tavern plugins check .", "tavern plugins check dist/my_plugin-0.1.0-py3-none-any.whl"),
             handler="tavern_devtools.commands:check",
             standalone=True,
             parameters=[
@@ -78,6 +80,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="plugins trace",
             help="Follow which hooks, services, handlers, tools and events of a plugin there are, until Ctrl-C.",
+            examples=("tavern plugins trace acme", "tavern plugins trace acme --for 60 --json"),
             handler="tavern_devtools.trace_command:trace",
             at_server=True,
             parameters=[
@@ -88,6 +91,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="schema",
             help="Print the JSON Schema of a kind of file, for an editor, or write all of them.",
+            examples=("tavern schema workflow",),
             handler="tavern_devtools.schema_command:show",
             standalone=True,
             group=CommandGroup(section="build"),

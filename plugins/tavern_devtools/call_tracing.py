@@ -6,7 +6,7 @@ methods bound to views with an observer before them, and the last one who leaves
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from time import perf_counter
 from typing import Any
@@ -18,11 +18,11 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import Conflict, describe, one_line
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.hooks import Veto
-from tavern_host.contracts.plugins import withheld
-from tavern_host.events.bus import EventBus
-from tavern_host.plugins.manager import Manager
-from tavern_host.plugins.record import problem_of
+from tavern_host.contracts.plugins import Problem, withheld
 from tavern_host.runtime.boundary import Called, Done
+
+PlaceOf = Callable[[str, BaseException], Problem | None]
+"""Returns a failure of the plugin, by where it was and what was raised, with its file and line."""
 
 MOST_WAITING = 2_000
 """How many calls may wait for one follower; of more, the oldest are lost, and it is said how many."""
@@ -36,10 +36,11 @@ class Tracer:
     items: int | None = 0
     """A stream is said to be one, whatever it gave."""
 
-    def __init__(self, manager: Manager, plugin: str) -> None:
+    def __init__(self, manager: Any, plugin: str, bus: Any, place_of: PlaceOf) -> None:
         self._manager = manager
         self._plugin = plugin
-        self._bus = EventBus()
+        self._bus = bus
+        self._place_of = place_of
         self._followers = 0
 
     def called(self, kind: Called, plugin: str, name: str, caller: str, arguments: dict[str, Any]) -> Done:
@@ -59,10 +60,9 @@ class Tracer:
         """Leave events to who subscribes to them."""
 
     def _failure(self, name: str, error: BaseException) -> dict[str, JsonValue]:
-        record = self._manager.records.get(self._plugin)
-        place = problem_of(error, name, record.root if record is not None else None, self._plugin)
+        place = self._place_of(name, error)
         said = one_line(describe(error))[:LONGEST] or type(error).__name__
-        return {"error": said, **({"file": place.file, "line": place.line} if place.file is not None else {})}
+        return {"error": said, **({"file": place.file, "line": place.line} if place and place.file else {})}
 
     async def follow(self) -> AsyncIterator[Event | Gap]:
         """Yield the calls from now on."""
@@ -92,14 +92,15 @@ class Tracer:
                 services.rebind(service)
 
 
-def calls_of(manager: Manager, name: str) -> AsyncIterator[Event | Gap]:
-    """Return the calls of a loaded plugin, from when the first one is asked for. Raises `NotFound`, `Conflict`."""
+def calls_of(manager: Any, name: str, make_bus: Callable[[], Any], place_of: PlaceOf) -> AsyncIterator[Event | Gap]:
+    """Return the calls of a loaded plugin of the host with this `Manager`, from when the first one is asked for;
+    `make_bus` makes an event bus of its own. Raises `NotFound`, `Conflict`."""
     record = manager.get(name)
     if name not in manager.active:
         why = withheld(name, [manager.info(name)]) or f"; it is {record.state.value}"
         raise Conflict(f"{name} is not loaded, so nothing of it is called{why}")
     known = manager.services.boundary.observers.get(name)
-    return (known if isinstance(known, Tracer) else Tracer(manager, name)).follow()
+    return (known if isinstance(known, Tracer) else Tracer(manager, name, make_bus(), place_of)).follow()
 
 
 def shortly(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import MessageInfo, RouteInfo
 
 _Row = tuple[str, str, str, str, dict[str, Any]]
@@ -115,12 +115,24 @@ def routes() -> list[RouteInfo | MessageInfo]:
     ]
 
 
+_EXAMPLES = """
+tavern workflow run greeting --input name=Ada
+tavern workflow run drafts/tale.json --no-cache
+tavern runs list --status failed --since 2d
+tavern runs interrupt run_4f1c
+tavern runs resume run_4f1c
+tavern runs retry run_4f1c
+tavern runs show run_4f1c --node trim
+"""
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands for workflows, runs, the cache and node types."""
     return [
         CommandInfo(
             name=name,
             help=help,
+            examples=examples_of(name, _EXAMPLES),
             handler=f"tavern_engine.cli.{handler}",
             group=_GROUPS.get(name.split()[0]),
             at_server=name in _AT_SERVER,

@@ -42,6 +42,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="import",
             help="Import a file of another program: a workflow, tools, MCP servers, a character, a conversation.",
+            examples=("tavern import workflow.json --dry-run",),
             handler="tavern_importers.commands:import_file",
             group=CommandGroup(section="build"),
             parameters=[*_PARAMETERS],

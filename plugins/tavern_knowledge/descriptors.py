@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -89,6 +89,16 @@ def routes() -> list[RouteInfo]:
     return [RouteInfo.of_module("tavern_knowledge.web", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
+_EXAMPLES = """
+tavern kb add inn "The door is closed at night." --keyword door
+tavern kb search "when is the door closed" --base inn
+tavern kb show inn
+tavern kb import lorebook.json --base inn
+tavern kb export inn --output inn.json
+tavern kb remove inn door-1
+"""
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern kb …`."""
     handlers = "tavern_knowledge.commands"
@@ -96,6 +106,7 @@ def commands() -> list[CommandInfo]:
         CommandInfo(
             name=f"kb {name}",
             help=help,
+            examples=examples_of(f"kb {name}", _EXAMPLES),
             handler=f"{handlers}:{handler}",
             group=CommandGroup(help="Fill, search, import and export knowledge bases.", section="build"),
             parameters=list(parameters),

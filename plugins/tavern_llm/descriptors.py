@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tavern_host import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import examples_of
 
 _NAME = CommandParameter(name="name", help="The model's name here.", required=True)
 _TESTED = CommandParameter(name="name", help="The model's name; the default model if left out.")
@@ -24,6 +25,13 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("remove", "remove_model", "Forget a language model, or an alias, that was set up here.", (_NAME,)),
     ("default", "set_default", "Choose the model that is asked where a request names none.", (_NAME,)),
 )
+_EXAMPLES = """
+tavern models add local --url http://127.0.0.1:8080/v1
+tavern models add large --url https://api.example.com/v1 --key-env API_KEY --model large-1 --default
+tavern models default large
+tavern models remove local
+tavern models test large
+"""
 
 
 def commands() -> list[CommandInfo]:
@@ -33,6 +41,7 @@ def commands() -> list[CommandInfo]:
         CommandInfo(
             name=f"models {name}",
             help=help,
+            examples=examples_of(f"models {name}", _EXAMPLES),
             handler=f"{handlers}:{handler}",
             group=CommandGroup(help="Set up language models, and try them.", section="build"),
             parameters=list(parameters),

@@ -16,6 +16,7 @@ from tavern_host import (
     ToolDefinition,
     hookimpl,
 )
+from tavern_host.contracts.commands import examples_of
 from tavern_importers.api.importers import ImporterInfo
 from tavern_tools.api.macros import PromptMacroInfo
 
@@ -101,6 +102,12 @@ _ADDING = [
     CommandParameter(name="--host", multiple=True, help="A host that it reaches, of those that scripts may reach."),
     CommandParameter(name="--approve", type="flag", help="Approve and connect it at once."),
 ]
+_EXAMPLES = """
+tavern mcp add files --npm @modelcontextprotocol/server-filesystem --read notes
+tavern mcp add search --url https://mcp.example.com/mcp --approve
+tavern mcp approve files
+tavern mcp show files
+"""
 
 
 @hookimpl
@@ -118,6 +125,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name=f"mcp {name}",
             help=help,
+            examples=examples_of(f"mcp {name}", _EXAMPLES),
             handler=f"{of}:{run}",
             group=CommandGroup(help="Use tools of MCP servers, and offer tools to MCP clients.", section="build"),
             at_server=name != "serve",

@@ -58,6 +58,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="top",
             help="Show what the server of the project does, and what each plugin costs, until Ctrl-C.",
+            examples=("tavern top --once",),
             handler="tavern_operations.metrics.top:top",
             group=CommandGroup(section="operate"),
             at_server=True,

@@ -19,12 +19,14 @@ COMMANDS = (
     CommandInfo(
         name="settings get",
         help="Print a setting's value.",
+        examples=("tavern settings get acme.colour",),
         handler="tavern_operations.settings_commands:get",
         parameters=[_KEY],
     ),
     CommandInfo(
         name="settings set",
         help="Save a value for a setting. Before a value that begins with '-' write '--'.",
+        examples=("tavern settings set acme.colour green", "tavern settings set acme.apiKey --stdin"),
         handler="tavern_operations.settings_commands:save",
         parameters=[
             _KEY,
@@ -35,12 +37,14 @@ COMMANDS = (
     CommandInfo(
         name="settings reset",
         help="Take back the value that was saved.",
+        examples=("tavern settings reset acme.colour",),
         handler="tavern_operations.settings_commands:reset",
         parameters=[_KEY],
     ),
     CommandInfo(
         name="audit tail",
         help="Show the newest entries of the audit log.",
+        examples=("tavern audit tail --follow",),
         handler="tavern_operations.audit_commands:tail",
         group=CommandGroup(help="Read the log of who did what, and check that it is whole.", section="operate"),
         parameters=[
@@ -56,6 +60,7 @@ COMMANDS = (
     CommandInfo(
         name="backup",
         help="Write a project, with what the operator decided about it, into a file, while hosts work.",
+        examples=("tavern backup inn-monday.tavern",),
         handler="tavern_operations.commands:backup",
         group=CommandGroup(section="operate"),
         parameters=[CommandParameter(name="file", type="path", help="The new file.", required=True)],
@@ -63,6 +68,7 @@ COMMANDS = (
     CommandInfo(
         name="restore",
         help="Put a backup in the place of a project. What was there before is renamed, and stays.",
+        examples=("tavern restore inn-monday.tavern --check", "tavern restore inn-monday.tavern"),
         handler="tavern_operations.commands:restore",
         group=CommandGroup(section="operate"),
         parameters=[
@@ -75,6 +81,7 @@ COMMANDS = (
     CommandInfo(
         name="adopt",
         help="Let what you decided about a project (grants, settings) count here, since you have moved it.",
+        examples=("tavern adopt ../old-place",),
         handler="tavern_operations.commands:take_over",
         group=CommandGroup(section="operate"),
         parameters=[CommandParameter(name="folder", help="The folder in which it was before.", required=True)],
@@ -91,6 +98,7 @@ COMMANDS = (
     CommandInfo(
         name="why",
         help="Explain why something is as it is.",
+        examples=("tavern why service:toolManager", "tavern why plugin:acme"),
         handler="tavern_operations.why:why",
         group=CommandGroup(section="operate"),
         parameters=[
@@ -102,6 +110,7 @@ COMMANDS = (
     CommandInfo(
         name="completion",
         help='Print a script with which a shell completes commands and names: `eval "$(tavern completion bash)"`.',
+        examples=("tavern completion bash",),
         handler="tavern_operations.completion_script:script",
         group=CommandGroup(section="operate"),
         parameters=[CommandParameter(name="shell", help="bash, zsh or fish.", required=True)],

@@ -7,6 +7,7 @@ module `host_commands` has those that decide about any plugin.
 from __future__ import annotations
 
 from tavern_host import CommandInfo, CommandParameter, RouteInfo, hookimpl
+from tavern_host.contracts.commands import examples_of
 
 _BUILD = CommandParameter(
     name="--build", type="flag", help="Let what is no wheel be built, which runs its code before anybody reviews it."
@@ -65,9 +66,19 @@ def tavern_register_routes() -> list[RouteInfo]:
     return [RouteInfo.of_module("tavern_packages.web", *row) for row in rows]
 
 
+_EXAMPLES = """
+tavern plugins install acme
+tavern plugins install dist/acme-0.1.0-py3-none-any.whl --grant
+tavern plugins upgrade acme
+tavern plugins rollback acme
+tavern plugins uninstall acme
+tavern plugins search weather
+"""
+
+
 def _command(name: str, help: str, *parameters: CommandParameter) -> CommandInfo:
-    handler = f"tavern_packages.commands:{name}"
-    return CommandInfo(name=f"plugins {name}", help=help, handler=handler, standalone=True, parameters=[*parameters])
+    about = {"handler": f"tavern_packages.commands:{name}", "examples": examples_of(f"plugins {name}", _EXAMPLES)}
+    return CommandInfo(name=f"plugins {name}", help=help, **about, standalone=True, parameters=[*parameters])
 
 
 def _named(name: str, help: str) -> CommandParameter:

@@ -5,14 +5,25 @@ name.
 from __future__ import annotations
 
 from tavern_host import CommandInfo, CommandParameter
+from tavern_host.contracts.commands import examples_of
 
 _NAME = CommandParameter(name="name", help="The plugin's name.", required=True)
 _ANY = CommandParameter(name="name", help="The plugin; all that changed, where none is named.")
 
+_EXAMPLES = """
+tavern plugins grant acme
+tavern plugins revoke acme
+tavern plugins enable acme
+tavern plugins disable acme
+tavern plugins isolate acme
+tavern plugins isolate acme --undo
+tavern plugins reload acme
+"""
+
 
 def _command(name: str, help: str, *parameters: CommandParameter) -> CommandInfo:
-    handler = f"tavern_packages.decisions:{name}"
-    return CommandInfo(name=f"plugins {name}", help=help, handler=handler, parameters=[*(parameters or (_NAME,))])
+    about = {"handler": f"tavern_packages.decisions:{name}", "examples": examples_of(f"plugins {name}", _EXAMPLES)}
+    return CommandInfo(name=f"plugins {name}", help=help, **about, parameters=[*(parameters or (_NAME,))])
 
 
 COMMANDS = (

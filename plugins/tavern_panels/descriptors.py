@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -77,12 +77,22 @@ def routes() -> list[RouteInfo]:
     return [RouteInfo.of_module(module, *route, _TYPES.get(route[2], {})) for module, rows in rooms for route in rows]
 
 
+_EXAMPLES = """
+tavern panels new front-desk --workflow greeting --publish
+tavern panels show front-desk
+tavern panels publish front-desk
+tavern panels withdraw front-desk
+tavern panels delete front-desk
+"""
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern panels …`."""
     return [
         CommandInfo(
             name=f"panels {name}",
             help=help,
+            examples=examples_of(f"panels {name}", _EXAMPLES),
             handler=f"tavern_panels.commands:{handler}",
             group=CommandGroup(help="Make pages on which people run workflows and talk to agents.", section="build"),
             parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],

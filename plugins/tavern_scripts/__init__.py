@@ -59,6 +59,7 @@ def tavern_register_commands() -> list[CommandInfo]:
         CommandInfo(
             name="scripts run",
             help="Run a script file in the sandbox and show what it prints; with an input its result, as of a tool.",
+            examples=('tavern scripts run tools/count.py --json-input \'{"text": "ale"}\'',),
             handler="tavern_scripts.commands:run_script",
             parameters=[
                 CommandParameter(name="file", type="path", required=True, help="The script."),

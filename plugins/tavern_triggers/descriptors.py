@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _HOOK = "Fire the trigger of a webhook, with its secret or a signature in the request."
@@ -86,12 +86,24 @@ def routes() -> list[RouteInfo]:
     return [RouteInfo.of_module("tavern_triggers.web", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
+_EXAMPLES = """
+tavern triggers new every-morning --cron "0 7 * * *" --workflow greeting --enable
+tavern triggers fire every-morning
+tavern triggers show every-morning
+tavern triggers history every-morning
+tavern triggers disable every-morning
+tavern triggers enable every-morning
+tavern triggers delete every-morning
+"""
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern triggers …`."""
     return [
         CommandInfo(
             name=f"triggers {name}",
             help=help,
+            examples=examples_of(f"triggers {name}", _EXAMPLES),
             handler=f"tavern_triggers.commands:{handler}",
             at_server=name == "fire",
             group=CommandGroup(help="Start workflows and agents at times, or when something happens.", section="run"),

@@ -55,6 +55,7 @@ def _of_files() -> list[CommandInfo]:
         CommandInfo(
             name="workflow check",
             help="Say everything that is wrong with a workflow file.",
+            examples=("tavern workflow check workflows/greeting.json",),
             handler="tavern_workflows.commands:check",
             group=CommandGroup(help="Check, show, save, run and restore workflows.", section="build"),
             parameters=[file],
@@ -62,6 +63,7 @@ def _of_files() -> list[CommandInfo]:
         CommandInfo(
             name="workflow show",
             help="Show a workflow's graph as a tree, also of one that is broken.",
+            examples=("tavern workflow show greeting", "tavern workflow show greeting --mermaid"),
             handler="tavern_workflows.show:show",
             parameters=[
                 CommandParameter(
@@ -81,6 +83,7 @@ def _of_files() -> list[CommandInfo]:
         CommandInfo(
             name="workflow save",
             help="Save a workflow file as one of the project's.",
+            examples=("tavern workflow save tale.json --id drafts/tale",),
             handler="tavern_workflows.commands:save",
             parameters=[
                 CommandParameter(name="file", type="path", required=True, help="A workflow file, anywhere."),
@@ -91,6 +94,7 @@ def _of_files() -> list[CommandInfo]:
         CommandInfo(
             name="workflow move",
             help="Give a workflow of the project another id.",
+            examples=("tavern workflow move greeting drafts/greeting",),
             handler="tavern_workflows.commands:move",
             parameters=[
                 CommandParameter(name="workflow", required=True, help="The id of a workflow of the project."),
@@ -100,6 +104,7 @@ def _of_files() -> list[CommandInfo]:
         CommandInfo(
             name="workflow delete",
             help="Delete a workflow of the project.",
+            examples=("tavern workflow delete greeting",),
             handler="tavern_workflows.commands:delete",
             parameters=[CommandParameter(name="workflow", required=True, help="The id of a workflow of the project.")],
         ),
@@ -111,6 +116,7 @@ def _of_history() -> list[CommandInfo]:
         CommandInfo(
             name="workflow history",
             help="List the revisions of a workflow, drafts too; without one, the newest of each, deleted ones too.",
+            examples=("tavern workflow history greeting",),
             handler="tavern_workflows.history_commands:history",
             parameters=[
                 CommandParameter(name="workflow", help="The id of a workflow, which may be deleted by now."),
@@ -120,6 +126,7 @@ def _of_history() -> list[CommandInfo]:
         CommandInfo(
             name="workflow restore",
             help="Make a revision the file of a workflow again, also of one that was deleted.",
+            examples=("tavern workflow restore greeting 3",),
             handler="tavern_workflows.history_commands:restore",
             parameters=[
                 CommandParameter(name="workflow", required=True, help="The id of a workflow."),
@@ -131,12 +138,14 @@ def _of_history() -> list[CommandInfo]:
         CommandInfo(
             name="workflow uses",
             help="List what names a workflow: groups of other workflows, tools, agents.",
+            examples=("tavern workflow uses greeting",),
             handler="tavern_workflows.history_commands:uses",
             parameters=[CommandParameter(name="workflow", required=True, help="The id of a workflow.")],
         ),
         CommandInfo(
             name="workflow search",
             help="Find words in all workflows: in names, nodes and their values.",
+            examples=('tavern workflow search "good evening"',),
             handler="tavern_workflows.history_commands:search",
             parameters=[CommandParameter(name="text", required=True, help="Words that stand together in one node.")],
         ),

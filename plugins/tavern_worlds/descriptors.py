@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_host.contracts.http import RouteInfo
 
 _ROUTES = (
@@ -68,12 +68,24 @@ def routes() -> list[RouteInfo]:
     return [RouteInfo.of_module("tavern_worlds.web", *route, _TYPES[route[2]]) for route in _ROUTES]
 
 
+_EXAMPLES = """
+tavern scene new inn --agent host --agent guest
+tavern scene publish inn rain --payload '{"hours": 2}'
+tavern scene say inn --message "Good evening."
+tavern scene show inn
+tavern scene start inn
+tavern scene state inn --set '{"door": "open"}'
+tavern scene stop inn
+"""
+
+
 def commands() -> list[CommandInfo]:
     """Return the commands `tavern scene …`."""
     return [
         CommandInfo(
             name=f"scene {name}",
             help=help,
+            examples=examples_of(f"scene {name}", _EXAMPLES),
             handler=f"tavern_worlds.commands:{handler}",
             group=CommandGroup(help="Let several agents act in a scene.", section="run"),
             parameters=[_parameter(*_PARAMETERS[key]) for key in parameters.split()],

@@ -162,7 +162,8 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
         f"{p.key.upper()}: {say(p.help)}" for p in info.parameters if not p.name.startswith("--") and p.help
     )
     text = f"{info.help}\n\n\b\n{extra}" if extra else info.help
-    return Command(name, callback=callback, params=parameters, help=text, short_help=info.help)
+    shown = "\n".join(["\b", say("Examples:"), *(f"  {line}" for line in info.examples)]) if info.examples else None
+    return Command(name, callback=callback, params=parameters, help=text, short_help=info.help, epilog=shown)
 
 
 def _click_parameter(parameter: CommandParameter, completer: Callable[..., list[Any]] | None) -> click.Parameter:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from tavern_host.cli.log import OnceASecond
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandOutput, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandOutput, CommandParameter, examples_of
 from tavern_host.contracts.errors import InvalidInput, Misconfigured, NotFound
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.plugins import PluginInfo, PluginState
@@ -206,9 +206,20 @@ async def token(make_host: MakeHost, arguments: dict[str, Any]) -> AsyncIterator
 def _command(name: str, help: str, handler: HostCommand, *parameters: CommandParameter) -> CommandInfo:
     about = CommandGroup(help=_PLUGINS if name.startswith("plugins ") else "", section=_SECTIONS.get(name, "plugins"))
     asks = name in ("plugins list", "plugins show")
-    return CommandInfo(name=name, help=help, handler=handler, group=about, parameters=[*parameters], at_server=asks)
+    shown, given = examples_of(name, _EXAMPLES), [*parameters]
+    return CommandInfo(
+        name=name, help=help, handler=handler, group=about, parameters=given, at_server=asks, examples=shown
+    )
 
 
+_EXAMPLES = """
+tavern serve --port 9000
+tavern serve --address 0.0.0.0 --name inn.example --tls-cert cert.pem --tls-key key.pem
+tavern token --renew
+tavern init my-project
+tavern plugins list --check
+tavern plugins show acme
+"""
 _PLUGINS = "See, install, review and isolate plugins; make one."
 _SECTIONS: dict[str, Literal["start", "people"]] = {"serve": "start", "init": "start", "token": "people"}
 

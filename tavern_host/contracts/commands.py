@@ -102,7 +102,8 @@ class CommandInfo(Model):
 
     A `standalone` command needs no project: plugins are loaded for it, but not started. One that is `at_server` is
     carried out by the server of the project where one runs, so that what it starts is seen there: its output is sent to
-    the terminal, its arguments are the terminal's, and standard input it has none.
+    the terminal, its arguments are the terminal's, and standard input it has none. `examples` are whole lines to copy,
+    such as `tavern workflow run greeting`, which stand at the end of its help.
     """
 
     KIND: ClassVar[ContributionKind] = ContributionKind(answer=AsyncIterator[CommandOutput])
@@ -113,6 +114,7 @@ class CommandInfo(Model):
     group: CommandGroup | None = None
     standalone: bool = False
     at_server: bool = False
+    examples: tuple[str, ...] = ()
     parameters: list[CommandParameter] = Field(default_factory=list)
 
     def arguments(self, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -122,3 +124,8 @@ class CommandInfo(Model):
         if unknown := values.keys() - parameters.keys():
             raise InvalidInput(f"{self.name} has no parameter {min(unknown)!r}")
         return {key: parameter.read(values.get(key)) for key, parameter in parameters.items()}
+
+
+def examples_of(name: str, lines: str) -> tuple[str, ...]:
+    """Return those of these lines that are examples of a command."""
+    return tuple(line for line in lines.splitlines() if f"{line} ".startswith(f"tavern {name} "))

@@ -106,7 +106,9 @@ class LoadedHookResult:
         sent = [*map(handed_over, arguments), self._context]
         self._in_flight.check()
         with self._in_flight.use_for_call(handler):
-            result = call_of(self._runtime, self._in_flight, handler)(handler, *sent)
+            is_observed = self._in_flight.observer is not None
+            call = call_of(self._runtime, self._in_flight, handler) if is_observed else self._runtime.call
+            result = call(handler, *sent)
             return await result if isinstance(result, Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:

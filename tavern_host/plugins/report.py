@@ -39,11 +39,14 @@ class Problems:
     def failed(self, plugin: str, where: str, error: BaseException) -> Problem | None:
         """Report a failure of a plugin; return what people see of it."""
         log_failure(plugin, where, error)
-        if (record := self._records.get(plugin)) is None:
-            return None
-        problem = problem_of(error, where, record.root, plugin)
-        record.add_problem(problem)
+        if (problem := self.of(plugin, where, error)) is not None:
+            self._records[plugin].add_problem(problem)
         return problem
+
+    def of(self, plugin: str, where: str, error: BaseException) -> Problem | None:
+        """Return a failure of a plugin as people see it; None where there is no such plugin."""
+        record = self._records.get(plugin)
+        return problem_of(error, where, record.root, plugin) if record is not None else None
 
     def add(self, plugin: str, problem: Problem) -> None:
         """Report, once, what is wrong with something that a plugin contributed."""

@@ -12,6 +12,7 @@ import importlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from tavern_host.contracts.plugins import (
     RunningHost,
     ServiceLayer,
 )
+from tavern_host.events.bus import EventBus
 from tavern_host.plugins.discovery import discover, fingerprint, upgraded_since
 from tavern_host.plugins.grants import stamp
 from tavern_host.plugins.manager import Manager
@@ -105,7 +107,8 @@ class HostPlugins(Plugins):
 
     def trace(self, name: str, *, call: CallContext | None = None) -> AsyncIterator[Event | Gap]:
         """Follow the calls of a loaded plugin; that somebody does is in the audit log."""
-        calls: AsyncIterator[Event | Gap] = first_party_part("call_tracing:calls_of")(self._manager, name)
+        calls_of, place_of = first_party_part("call_tracing:calls_of"), partial(self._manager.problems.of, name)
+        calls: AsyncIterator[Event | Gap] = calls_of(self._manager, name, EventBus, place_of)
         self._audit.record("plugin.traced", subject=name, **_maker(call))
         return calls
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter
+from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandParameter, examples_of
 from tavern_tools.api.toolcalls import TaskStatus
 
 _FILTERS = (
@@ -95,6 +95,18 @@ _GROUPS = {
     "tasks": CommandGroup(help="See calls of tools that take their time, and cancel them.", section="run"),
     "approvals": CommandGroup(help="Decide about calls that wait for a person.", section="run"),
 }
+_EXAMPLES = """
+tavern tools call system:get_current_time
+tavern tools call core:Trim --arg text=" ale "
+tavern tools show system:get_current_time
+tavern tools list --text time
+tavern parse answer.txt
+tavern tasks cancel task_4f1c
+tavern tasks show task_4f1c --wait 60
+tavern approvals answer task_4f1c yes
+tavern approvals approve task_4f1c
+tavern approvals refuse task_4f1c --comment "not this file"
+"""
 
 
 def commands() -> list[CommandInfo]:
@@ -103,6 +115,7 @@ def commands() -> list[CommandInfo]:
         CommandInfo(
             name=name,
             help=help,
+            examples=examples_of(name, _EXAMPLES),
             handler=f"tavern_tools.cli.{handler}",
             group=_GROUPS.get(name.split()[0]),
             parameters=list(parameters),
