@@ -92,10 +92,11 @@ class Host:
     samples (the default project always is). `folders` are the operator's, by default this user's.
     `placement` is `in-process`, or for tests `loopback`: everything that crosses a plugin's boundary is encoded and
     decoded; by default what `TAVERN_PLACEMENT` says. `observer` sees calls and events. `serving` tells the plugins
-    that this host runs until it is stopped, as `tavern serve` does, not for one command.
+    that this host runs until it is stopped, as `tavern serve` does, not for one command. With `follow`, it carries out
+    what commands in other processes decide while it runs: grants, switches, settings (see `watch_decisions`).
     """
 
-    _removing: asyncio.Task[None] | None = None
+    _tasks: tuple[asyncio.Task[None], ...] = ()
     _watchdog: Any = None
 
     def __init__(
@@ -115,6 +116,7 @@ class Host:
         observer: Observer | None = None,
         folders: Folders | None = None,
         serving: bool = False,
+        follow: bool = False,
     ) -> None:
         folders = folders or Folders.of_user()
         opened = find_project(project, folders, create=create)
@@ -122,7 +124,7 @@ class Host:
         self.project: Project = opened.project
         self.folders = folders
         self._is_new, self._with_sample = opened.is_new, sample or opened.is_default
-        self._strict = strict
+        self._strict, self._follows = strict, follow
         self._bus: EventBus | None = None
         self._observer = observer
         catalogue = Catalogue()
@@ -353,8 +355,10 @@ class Host:
             make_project(self.project.root, samples)
             self._read_files()
             self._is_new = False
-        self._removing = asyncio.create_task(self._remove_unfinished(), name="remove unfinished files")
+        self._tasks = (asyncio.create_task(self._remove_unfinished(), name="remove unfinished files"),)
         await self._manager.start_all()
+        if self._follows:
+            self._tasks += (asyncio.create_task(self.watch_decisions(), name="follow decisions"),)
         if self._strict:
             check_in_order(self.plugins())
 
@@ -365,9 +369,9 @@ class Host:
 
     async def stop(self) -> None:
         """Stop all plugins, newest first, and end every subscription."""
-        if self._removing is not None:
-            self._removing.cancel()
-            await asyncio.wait([self._removing])
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await self._manager.stop_all()
         finally:

@@ -19,7 +19,6 @@ from tavern_host.contracts.errors import Conflict, describe, one_line
 from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.hooks import Veto
 from tavern_host.contracts.plugins import Problem, withheld
-from tavern_host.runtime.boundary import Called, Done
 
 PlaceOf = Callable[[str, BaseException], Problem | None]
 """Returns a failure of the plugin, by where it was and what was raised, with its file and line."""
@@ -43,7 +42,9 @@ class Tracer:
         self._place_of = place_of
         self._followers = 0
 
-    def called(self, kind: Called, plugin: str, name: str, caller: str, arguments: dict[str, Any]) -> Done:
+    def called(
+        self, kind: str, plugin: str, name: str, caller: str, arguments: dict[str, Any]
+    ) -> Callable[[Any, BaseException | None], None]:
         """Publish a call when it has ended."""
         began = perf_counter()
         about: dict[str, JsonValue] = {"name": name, "caller": _who(caller, arguments)}

@@ -64,8 +64,7 @@ async def test_a_plugin_left_out_cannot_be_enabled(project: Path) -> None:
 
 async def test_a_host_follows_decisions_of_another_process(project: Path) -> None:
     routed(project, "return HttpResponse(data='one')")
-    async with running(project) as host:
-        watch = asyncio.create_task(host.watch_decisions())
+    async with running(project, follow=True) as host:
         other = running(project)
         other.link()
         await other.disable("acme")
@@ -77,8 +76,6 @@ async def test_a_host_follows_decisions_of_another_process(project: Path) -> Non
         other.ask_to_reload("acme")
         await until(lambda: host.plugin("acme").version == "2.0.0" and states(host, "acme") == ["started"])
         assert await get(host, "/api/x/acme/go") == "two"
-        watch.cancel()
-        await asyncio.wait([watch])
 
 
 async def test_a_host_follows_what_its_operator_writes_into_host_yaml(project: Path, operator_folders: Path) -> None:
