@@ -118,11 +118,10 @@ class Host:
         serving: bool = False,
         follow: bool = False,
     ) -> None:
-        folders = folders or Folders.of_user()
+        self.folders = folders = folders or Folders.of_user()
         opened = find_project(project, folders, create=create)
         operator = folders.operator_file()
         self.project: Project = opened.project
-        self.folders = folders
         self._is_new, self._with_sample = opened.is_new, sample or opened.is_default
         self._strict, self._follows = strict, follow
         self._bus: EventBus | None = None

@@ -12,6 +12,19 @@ _LATER = 2.0
 """Seconds after the start, in which the host can answer for the first time."""
 
 
+_TRACE = CommandInfo(
+    name="plugins trace",
+    help="Follow which hooks, services, handlers, tools and events of a plugin there are, until Ctrl-C.",
+    examples=("tavern plugins trace acme", "tavern plugins trace acme --for 60 --json"),
+    handler="tavern_devtools.trace_command:trace",
+    at_server=True,
+    parameters=[
+        CommandParameter(name="name", help="The plugin's name.", required=True),
+        CommandParameter(name="--for", type="number", help="Seconds after which to end."),
+    ],
+)
+
+
 @hookimpl
 def tavern_register_services() -> list[ServiceInfo]:
     """Offer `pluginChecks`."""
@@ -77,17 +90,7 @@ def tavern_register_commands() -> list[CommandInfo]:
                 ),
             ],
         ),
-        CommandInfo(
-            name="plugins trace",
-            help="Follow which hooks, services, handlers, tools and events of a plugin there are, until Ctrl-C.",
-            examples=("tavern plugins trace acme", "tavern plugins trace acme --for 60 --json"),
-            handler="tavern_devtools.trace_command:trace",
-            at_server=True,
-            parameters=[
-                CommandParameter(name="name", help="The plugin's name.", required=True),
-                CommandParameter(name="--for", type="number", help="Seconds after which to end."),
-            ],
-        ),
+        _TRACE,
         CommandInfo(
             name="schema",
             help="Print the JSON Schema of a kind of file, for an editor, or write all of them.",

@@ -6,14 +6,17 @@ What the operator decides is in `service`, what is known of plugins as data in `
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tavern_host.context.facilities import Kernel
 from tavern_host.contracts.errors import Conflict, Misconfigured
+from tavern_host.contracts.events import Event, Gap
 from tavern_host.contracts.names import look_up
 from tavern_host.contracts.plugins import NOT_RELOADED, AdmissionError, PluginInfo, PluginState, Problem
+from tavern_host.events.bus import EventBus
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
 from tavern_host.plugins.discovery import Sources, discover
@@ -26,6 +29,7 @@ from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import Problems, Report
 from tavern_host.plugins.review import Code, OperatorFile, Review
 from tavern_host.runtime.boundary import Boundary
+from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.serial_executor import SerialExecutor
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.services.registry import ServiceRegistry
@@ -72,6 +76,13 @@ class Manager:
     def get(self, name: str) -> Record:
         """Return a record. Raises `NotFound` with near names."""
         return look_up("plugin", name, self.records)
+
+    def calls_of(self, name: str, **who: Any) -> AsyncIterator[Event | Gap]:
+        """Return the calls of a loaded plugin as they end, and record who follows. Raises `NotFound`, `Conflict`."""
+        calls_of, place_of = first_party_part("call_tracing:calls_of"), partial(self.problems.of, name)
+        calls: AsyncIterator[Event | Gap] = calls_of(self, name, EventBus, place_of)
+        self.audit("plugin.traced", subject=name, **who)
+        return calls
 
     def info(self, name: str) -> PluginInfo:
         """Return a plugin as data. Raises `NotFound`."""

@@ -12,7 +12,6 @@ import importlib
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,6 @@ from tavern_host.contracts.plugins import (
     RunningHost,
     ServiceLayer,
 )
-from tavern_host.events.bus import EventBus
 from tavern_host.plugins.discovery import discover, fingerprint, upgraded_since
 from tavern_host.plugins.grants import stamp
 from tavern_host.plugins.manager import Manager
@@ -46,7 +44,6 @@ from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
 from tavern_host.plugins.review import OperatorFile
 from tavern_host.plugins.why import explain
-from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.storage.running_hosts import RunningHosts
 
@@ -107,10 +104,7 @@ class HostPlugins(Plugins):
 
     def trace(self, name: str, *, call: CallContext | None = None) -> AsyncIterator[Event | Gap]:
         """Follow the calls of a loaded plugin; that somebody does is in the audit log."""
-        calls_of, place_of = first_party_part("call_tracing:calls_of"), partial(self._manager.problems.of, name)
-        calls: AsyncIterator[Event | Gap] = calls_of(self._manager, name, EventBus, place_of)
-        self._audit.record("plugin.traced", subject=name, **_maker(call))
-        return calls
+        return self._manager.calls_of(name, **_maker(call))
 
     # --- decisions ------------------------------------------------------------------------------------
 
@@ -129,11 +123,8 @@ class HostPlugins(Plugins):
         return await self._decided(name, grant)
 
     async def revoke(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Take a plugin's grant back; everything that it registered is gone when this returns.
-
-        Its work in flight is not waited for. Raises `Conflict` for a plugin that needs no grant: first-party,
-        trusted, or only adding things.
-        """
+        """Take a plugin's grant back; everything that it registered is gone when this returns. Its work in flight is
+        not waited for. Raises `Conflict` for a plugin that needs no grant: first-party, trusted, or only adding."""
 
         async def revoke(record: Record) -> None:
             why = self._manager.review.why_no_grant(record)
@@ -165,11 +156,8 @@ class HostPlugins(Plugins):
         return await self._decided(name, enable)
 
     async def disable(self, name: str, *, call: CallContext | None = None) -> PluginInfo:
-        """Unload a plugin until it is enabled again.
-
-        Returns when its work in flight has ended, or was given up at its deadline; at once to a plugin that disables
-        itself.
-        """
+        """Unload a plugin until it is enabled again. Returns when its work in flight has ended, or was given up at its
+        deadline; at once to a plugin that disables itself."""
         affected: list[str] = []
 
         async def disable(record: Record) -> None:
