@@ -20,22 +20,22 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_000, "kernel": 16_910, "contracts": 2_610, "file": 450, "function": 60}
+MOST = {"core": 4_030, "kernel": 16_970, "contracts": 2_615, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
 of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25, 140, 146,
-150, 157, 166, 169, 181 and 194 say why the kernel's is what it is."""
+150, 157, 166, 169, 181, 188 and 194 say why the kernel's is what it is."""
 CONTRACT_FILES = 28
 """How many files the contracts of the kernel are at most."""
 
 PLUGINS = {
-    "a2a": 620, "accounts": 1_250, "agents": 6_930, "assistant": 2_300, "characters": 1_260, "containers": 500,
-    "dask": 950, "devtools": 2_000, "engine": 10_700, "importers": 650, "isolation": 4_000, "knowledge": 3_450,
-    "llm": 4_000, "mcp": 2_400, "nodes": 5_700, "openai": 1_150, "operations": 2_630, "packages": 1_000,
+    "a2a": 620, "accounts": 1_260, "agents": 6_950, "assistant": 2_300, "characters": 1_260, "containers": 500,
+    "dask": 950, "devtools": 2_130, "engine": 10_700, "importers": 650, "isolation": 4_000, "knowledge": 3_450,
+    "llm": 4_000, "mcp": 2_410, "nodes": 5_700, "openai": 1_150, "operations": 2_640, "packages": 1_000,
     "panels": 1_250, "postgres": 900, "scripts": 10_500, "tam": 2_040, "tools": 11_700, "triggers": 1_850,
     "wasm": 450, "workflows": 4_450, "worlds": 1_250,
 }  # fmt: skip
-"""Lines of code of first-party plugins, each with its `api`, as decisions 102, 164, 173 to 176, 178, 181, 182
-and 187 say."""
+"""Lines of code of first-party plugins, each with its `api`, as decisions 102, 164, 173 to 176, 178, 181, 182,
+187 and 188 say."""
 
 TESTS = 0.85
 """How many lines of code the tests have at most for each of the product's in Python, as decisions 100 and 104 say."""
