@@ -142,7 +142,7 @@ async def test_what_cannot_be_followed_says_why(tmp_path: Path) -> None:
             await anext(aiter(plugins.trace("acme")))
 
 
-async def test_a_slow_reader_loses_the_oldest_and_is_told_how_many(
+async def test_a_slow_reader_loses_the_oldest_and_gets_their_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tavern_devtools.call_tracing.MOST_WAITING", 3)
