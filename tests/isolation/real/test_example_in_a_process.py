@@ -11,10 +11,15 @@ import pytest
 
 CONTRIB = Path(__file__).parents[3] / "contrib"
 EXAMPLES = {
+    "calendar-trigger": (["tests"], 5),
     "git-workflows": (["tests"], 15),
+    "image-generation": (["tests"], 3),
     "image-nodes": (["tests/real/test_image_nodes.py"], 6),
     "my-awesome-plugin": (["tests/test_greeting.py", "tests/test_node_and_tool.py", "tests/test_versions.py"], 26),
+    "rss-to-knowledge": (["tests"], 3),
     "sql-query": (["tests"], 12),
+    "telegram-bridge": (["tests"], 3),
+    "web-search": (["tests"], 3),
 }
 """Which tests of an example are run, and how many there are at least. Code-reviewer and warm-theme have no code."""
 
