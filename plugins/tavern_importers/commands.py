@@ -33,6 +33,7 @@ async def import_file(arguments: dict[str, Any], context: PluginContext) -> Asyn
         name=arguments["name"] or "",
         only=arguments["only"],
         hosts=arguments["host"],
+        replace=arguments["replace"],
         dry_run=arguments["dry_run"],
     )
     call = operator_call(context.project.id)
@@ -47,12 +48,16 @@ def _row(kind: ImportKind) -> list[str]:
 
 
 def _said(found: ImportResult, name: str) -> list[CommandOutput]:
-    rows = [[one.kind, one.id, one.name] for one in found.things[:_SHOWN]]
+    shown = found.things[:_SHOWN]
+    rows = [[one.kind, one.id, one.name] for one in shown]
+    columns = ["what came", "id", "name"]
+    if found.kind.startswith("project"):
+        rows, columns = [[one.kind, one.id, one.state] for one in shown], ["what came", "id", "state"]
     said = [CommandOutput(kind="message", text=f"{name} is of the kind “{found.title}”")]
     if found.dry_run:
         said.append(CommandOutput(kind="message", text="Nothing of it is kept"))
     if rows:
-        said.append(CommandOutput(kind="table", columns=["what came", "id", "name"], rows=rows))
+        said.append(CommandOutput(kind="table", columns=columns, rows=rows))
     if (more := len(found.things) - _SHOWN) > 0:
         said.append(CommandOutput(kind="message", text=f"and {more:,} more, which --json lists"))
     said += [CommandOutput(kind="message", text=f"has no effect: {one}") for one in found.without_effect]

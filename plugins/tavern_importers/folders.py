@@ -68,20 +68,31 @@ def _bounded(name: object, files: Iterator[tuple[str, bytes]]) -> Iterator[tuple
         yield path, data
 
 
-def _is_left_out(path: str) -> bool:
+def is_left_out(path: str) -> bool:
+    """Return whether a file, or a folder, is none to hand over: it is hidden, or made of the others."""
     parts = path.split("/")
     return any(part.startswith(".") or part in _LEFT_OUT for part in parts)
 
 
-def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
+def paths_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files in a folder by their paths, but links and what is left out. Blocking. Raises `NotFound`."""
     if not folder.is_dir():
         raise NotFound(f"there is no folder {folder}")
     for inside, folders, names in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not _is_left_out(one))
+        folders[:] = sorted(one for one in folders if not is_left_out(one))
         for name in sorted(names):
             path = Path(inside, name)
-            if not _is_left_out(name) and path.is_file() and not path.is_symlink():
-                yield path.relative_to(folder).as_posix(), read_document_bytes(path)
+            if not is_left_out(name) and path.is_file() and not path.is_symlink():
+                yield path.relative_to(folder).as_posix(), path
+
+
+def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
+    return ((path, read_document_bytes(file)) for path, file in paths_in(folder))
+
+
+def is_inside(path: str) -> bool:
+    """Return whether the path of a file leads out of no folder, and can be shown."""
+    return path.isprintable() and "\\" not in path and not {"", ".", ".."} & set(path.split("/"))
 
 
 def _files_of(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[str, bytes]]:
@@ -91,9 +102,9 @@ def _files_of(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[str, bytes]
         is_link = (entry.external_attr >> 16) & 0o170000 == 0o120000
         if entry.is_dir() or is_link:
             continue
-        if path.startswith("/") or "\\" in path or not path.isprintable() or {"", ".", ".."} & set(path.split("/")):
+        if not is_inside(path):
             raise InvalidInput(f"{name} holds the path {path!r:.200}, which leads out of it or is none")
-        if _is_left_out(path):
+        if is_left_out(path):
             continue
         with archive.open(entry) as opened:
             data = opened.read(left + 1)

@@ -6,12 +6,11 @@ from typing import Any
 
 from tavern_agents.api.agents import AGENT_RUNTIME
 from tavern_host import PluginContext
-from tavern_host.common.redaction import is_hidden, masked
+from tavern_host.common.redaction import is_hidden
 from tavern_host.contracts.errors import TavernError
-from tavern_host.contracts.settings import MASK
 from tavern_host.contracts.workflows import InterfaceSlot, Workflow
 from tavern_panels.api.panels import PanelElement, PanelInput, ShownElement, ShownPanel, ShownSlot
-from tavern_panels.files import Document, StoredPanel
+from tavern_panels.files import StoredPanel
 from tavern_panels.layout import Place, places
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
@@ -85,26 +84,3 @@ def _outputs(element: PanelElement, workflow: Workflow) -> list[ShownSlot]:
 def _plain(slot: InterfaceSlot) -> InterfaceSlot:
     """Return a slot without the keys that only an editor knows."""
     return InterfaceSlot(**{name: getattr(slot, name) for name in InterfaceSlot.model_fields})
-
-
-def masked_panel(document: Document) -> Document:
-    """Return a panel's document with a mask in the place of each secret among its values."""
-    elements = document.get("elements")
-    if not isinstance(elements, list):
-        return document
-    return {**document, "elements": [_masked(one) if isinstance(one, dict) else one for one in elements]}
-
-
-def _masked(element: dict[str, Any]) -> dict[str, Any]:
-    found = dict(element)
-    if isinstance(inputs := element.get("inputs"), dict):
-        found["inputs"] = {
-            key: {**one, "value": MASK} if isinstance(one, dict) and is_hidden(key, one.get("value")) else one
-            for key, one in inputs.items()
-        }
-    if isinstance(examples := element.get("examples"), list):
-        found["examples"] = [
-            {**one, "inputs": masked(one["inputs"])} if isinstance(one, dict) and "inputs" in one else one
-            for one in examples
-        ]
-    return found

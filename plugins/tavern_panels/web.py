@@ -17,10 +17,10 @@ from tavern_host.sdk.conditions import conditional, expected
 from tavern_panels import State
 from tavern_panels.api.names import new_id
 from tavern_panels.api.panels import MAX_PANEL, PANEL_MANAGER, Panel, PanelFile
+from tavern_panels.api.redaction import masked_panel
 from tavern_panels.drafting import drafted
 from tavern_panels.files import StoredPanel
 from tavern_panels.service import path_of, stored_revision
-from tavern_panels.shown import masked_panel
 
 CHANGES = "/api/panels/{id}"
 """The route by which panels are changed: who may use it sees those too that are not published."""

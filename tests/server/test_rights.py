@@ -115,7 +115,8 @@ TABLE = {
         POST /api/plugins/{name}/settings | PUT /api/plugins/{name}/state | PUT /api/plugins/{name}/placement
         POST /api/settings-patches | POST /api/settings-patches/undo
         POST /api/projects | DELETE /api/projects/{projectId}
-        GET /api/audit | GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
+        GET /api/audit | GET /api/project-archive | GET /api/project-parts
+        GET /api/users | POST /api/users | DELETE /api/users/{name} | DELETE /api/users/{name}/sessions
         PUT /api/users/{name}/role | PUT /api/users/{name}/password
         POST /api/work/stop | PUT /api/members | PUT /api/members/{name} | DELETE /api/members/{name}
         """,

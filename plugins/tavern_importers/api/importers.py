@@ -35,11 +35,12 @@ class ForeignFile(Model):
 class ImportOptions(Model):
     """What is wanted of an import. `name` is what the result is to be called, where the file's own name is not it.
     `only` are patterns of what is taken of a file that holds several things, `hosts` are names that programs in it may
-    reach. With `dry_run` nothing is kept."""
+    reach. With `replace` files of a project that are there already are replaced. With `dry_run` nothing is kept."""
 
     name: str = Field(default="", max_length=200)
     only: list[str] = Field(default_factory=list, max_length=500)
     hosts: list[str] = Field(default_factory=list, max_length=100)
+    replace: bool = False
     dry_run: bool = False
 
 
@@ -63,12 +64,14 @@ class ImportRequest(Model):
 
 
 class ImportedThing(Model):
-    """Something that came, or would come, of a file. `page` is where the studio shows it: `/workflows/greeting`."""
+    """Something that came, or would come, of a file. `page` is where the studio shows it: `/workflows/greeting`. Of a
+    file of a project, `state` says whether there was none, the same or another one, which was replaced or kept."""
 
     kind: str
     id: str
     name: str = ""
     page: str = ""
+    state: Literal["new", "same", "replaced", "kept"] = "new"
 
 
 class ImportReport(Model):

@@ -112,3 +112,41 @@ async def test_conversations_and_agents_are_kept_under_ids_of_their_own(studio: 
     await drop(page, ("assistant.agent.json", json.dumps(agent)))
     await expect(page).to_have_url(re.compile("/agents/assistant-2$"))
     assert (await (await studio.site.get("/api/agents/assistant")).json()) == agent
+
+
+async def test_a_project_is_exported_and_shown_before_it_comes(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/")
+    await page.get_by_role("button", name="Export project").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_text("workflows/")).to_be_visible()
+    await studio.picture("project-export")
+    async with page.expect_download() as downloading:
+        await dialog.get_by_role("button", name=re.compile("^Export \\(")).click()
+    whole = json.loads(Path(await (await downloading.value).path()).read_bytes())
+    assert whole["format"] == "tavern-project" and "workflows/greeting.json" in whole["files"]
+    await expect(dialog).to_have_count(0)
+
+    kept = await (await studio.site.get("/api/workflows/greeting")).json()
+    other = json.loads(whole["files"]["workflows/greeting.json"])
+    other["name"] = "Another greeting"
+    whole["files"]["workflows/greeting.json"] = json.dumps(other)
+    whole["files"]["workflows/brought.json"] = json.dumps(other | {"name": "Brought along"})
+    await drop(page, ("inn.json", json.dumps(whole)))
+    await expect(dialog.get_by_role("heading", name="Import the project inn.json")).to_be_visible()
+    await dialog.get_by_text("workflows/", exact=True).click()
+    await expect(dialog.get_by_text("different, stays", exact=True)).to_be_visible()
+    await expect(dialog.get_by_role("button", name="Import 1 file", exact=True)).to_be_enabled()
+    await studio.picture("project-import")
+    assert (await studio.site.get("/api/workflows/brought")).status == 404, "nothing has come yet"
+    await dialog.get_by_role("button", name="Import 1 file", exact=True).click()
+    await expect(dialog.get_by_role("link", name="workflows/brought.json")).to_be_visible()
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.get_by_role("link", name="Brought along")).to_be_visible()
+    assert await (await studio.site.get("/api/workflows/greeting")).json() == kept
+
+    await drop(page, ("inn.json", json.dumps(whole)))
+    await dialog.get_by_label(re.compile("Replace the file that is different")).check()
+    await dialog.get_by_role("button", name="Import 1 file", exact=True).click()
+    await dialog.get_by_role("button", name="Close").click()
+    await expect(page.get_by_role("link", name="Another greeting")).to_be_visible()

@@ -12,6 +12,7 @@ import { noteLeaving } from "./kit/stale";
 import { i18n, preferredLanguage, setLanguage, t } from "./i18n";
 import { registerCommands } from "./registry/commands";
 import { registerPart } from "./registry/components";
+import { isExporting } from "./sharing/projects";
 import { NEW_KINDS } from "./tools/toolfile";
 import "./styles/tokens.css";
 import "./styles/base.css";
@@ -58,6 +59,12 @@ registerCommands(
       const path = (await importFiles()).at(-1);
       if (path !== undefined) await router.push(path);
     },
+  },
+  {
+    id: "app.exportProject",
+    title: "sharing.project.export",
+    needs: "GET /api/project-archive",
+    run: () => void (isExporting.value = true),
   },
   { id: "app.theme", title: "app.theme", run: toggleTheme },
   {

@@ -53,6 +53,11 @@ export function onMissed(reload: () => void): () => void {
   return () => again.delete(reload);
 }
 
+/** Have all that is shown asked for once more: so much has changed that no message says it. */
+export function askAgain(): void {
+  again.forEach((reload) => reload());
+}
+
 export function send(type: string, payload: Record<string, unknown>): void {
   socket?.send(JSON.stringify({ type, payload }));
 }

@@ -5,6 +5,7 @@ import { t } from "../i18n";
 import { chooseFiles, download, save } from "../kit/files";
 import { attempt, say } from "../kit/toasts";
 import { isPng, keywordsIn, withText } from "./png";
+import { handedOver, handOver, isProject } from "./projects";
 
 /** The keyword under which a picture has the workflow that it shows. */
 export const KEYWORD = "tavern-workflow";
@@ -54,9 +55,10 @@ export async function importFile(file: File): Promise<string | undefined> {
   const bytes = new Uint8Array(await file.arrayBuffer());
   const keywords = isPng(bytes) ? keywordsIn(bytes) : [];
   if (!keywords.includes(KEYWORD) && CARDS.some((one) => keywords.includes(one))) return keepCharacter(file);
-  const kind = /\.json$/i.test(file.name) ? kindOf(valueIn(bytes)) : undefined;
+  const value = /\.json$/i.test(file.name) ? valueIn(bytes) : undefined;
+  const kind = kindOf(value);
   if (kind !== undefined) return kind === "preset" ? importPreset(file) : keepCharacter(file);
-  return recognised(file);
+  return recognised(file, value);
 }
 
 function valueIn(bytes: Uint8Array): unknown {
@@ -67,13 +69,16 @@ function valueIn(bytes: Uint8Array): unknown {
   }
 }
 
-/** Let the server say what a file is, and keep it. */
-async function recognised(file: File): Promise<string | undefined> {
-  const params = { query: { name: file.name.slice(-300) } };
-  const headers = { "Content-Type": file.type || "application/octet-stream" };
-  const bodySerializer = () => file;
-  const found = await ask(api.POST("/api/imports", { params, headers, bodySerializer, body: {} as never } as never));
-  const result = found as ImportResult;
+/** Let the server say what a file is, and keep it; a project is shown before. */
+async function recognised(file: File, value: unknown): Promise<string | undefined> {
+  if (isProject(value) || /\.zip$/i.test(file.name)) {
+    const plan = await handOver(file, { dryRun: true });
+    if (plan.kind.startsWith("project")) {
+      handedOver.value = { file, plan };
+      return undefined;
+    }
+  }
+  const result = await handOver(file);
   if (result.withoutEffect?.length || result.nextSteps?.length) lastImport.value = result;
   else say(t("sharing.imported", { title: result.title, name: nameOf(result) }));
   return result.things?.find(({ page }) => page)?.page;

@@ -11,6 +11,23 @@ export default {
       picture: "Export as a picture",
       link: "Copy a link",
       linkCopied: "The link is copied.",
+      project: {
+        export: "Export the project",
+        exportText:
+          "One file with what is in the project's folder, to hand on or to import elsewhere. Secrets are masked; conversations, runs, settings and rights stay here.",
+        give: "Export ({size})",
+        writing: "Working…",
+        exported: "The project is exported.",
+        beside: "Files beside the folders",
+        files: "{n} file | {n} files",
+        backup: "A backup of everything, to restore on this machine, is made by: tavern backup FILE",
+        import: "Import the project {name}",
+        importText: "Nothing has come yet. Choose what is to come into this project.",
+        take: "Import {n} file | Import {n} files",
+        replace:
+          "Replace the file that is different here; a copy of it stays in .tavern/replaced | Replace the {n} files that are different here; copies of them stay in .tavern/replaced",
+        states: { new: "new", same: "the same here", kept: "different, stays", replaced: "will be replaced" },
+      },
     },
   },
   zh: {
@@ -25,6 +42,22 @@ export default {
       picture: "导出为图片",
       link: "复制链接",
       linkCopied: "链接已复制。",
+      project: {
+        export: "导出项目",
+        exportText:
+          "一个文件，包含项目文件夹中的内容，可以交给他人，或在别处导入。机密会被遮盖；对话、运行、设置和权限留在这里。",
+        give: "导出（{size}）",
+        writing: "处理中…",
+        exported: "项目已导出。",
+        beside: "文件夹之外的文件",
+        files: "{n} 个文件",
+        backup: "要在本机恢复的完整备份由此命令生成：tavern backup FILE",
+        import: "导入项目 {name}",
+        importText: "尚未导入任何内容。请选择要导入此项目的内容。",
+        take: "导入 {n} 个文件",
+        replace: "替换此处不同的 {n} 个文件；其副本保留在 .tavern/replaced 中",
+        states: { new: "新", same: "与此处相同", kept: "不同，保留现有的", replaced: "将被替换" },
+      },
     },
   },
 };

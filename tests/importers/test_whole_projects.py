@@ -1,0 +1,119 @@
+"""A project leaves as one file, and comes into another one: shown before, kept apart from what is there."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from helpers.command_line import tavern
+from helpers.repetition import refused
+
+from tavern_host import Host, InvalidInput
+from tavern_host.contracts.accounts import ACCOUNTS
+from tavern_host.contracts.settings import MASK
+from tavern_host.testing.http import served
+from tests.importers.imports_bench import Imports
+
+KEYED = {
+    "nodes": [
+        {"id": "n1", "type": "core:APISettings", "position": {"x": 0, "y": 0}, "inputValues": {"api_key": "k-1"}}
+    ],
+    "edges": [],
+}
+
+
+def archive(**files: Any) -> dict[str, Any]:
+    return {"format": "tavern-project", "files": {path.replace("__", "/"): text for path, text in files.items()}}
+
+
+async def test_a_project_goes_through_one_file_into_another(tmp_path: Path) -> None:
+    async with Host(tmp_path / "one", sample=True) as host, served(host) as site:
+        host.project.folder("workflows").joinpath("keyed.json").write_text(json.dumps(KEYED))
+        host.project.folder("files").joinpath("dot.bin").write_bytes(b"\xff\x00")
+        parts = {one["name"]: one for one in await (await site.get("/api/project-parts")).json()}
+        assert parts["workflows"]["files"] == 7 and parts["files"] == {"name": "files", "files": 1, "bytes": 2}
+        whole = await (await site.get("/api/project-archive")).json()
+        assert whole["files"]["files/dot.bin"] == {"base64": "/wA="}
+        assert "k-1" not in json.dumps(whole) and MASK in whole["files"]["workflows/keyed.json"]
+        assert not [path for path in whole["files"] if path.startswith(".")]
+        some = await (await site.get("/api/project-archive?parts=agents")).json()
+        assert {path.partition("/")[0] for path in some["files"]} == {"agents", "tavern.yaml"}
+        said = [entry["action"] for entry in await (await site.get("/api/audit")).json()]
+        assert said.count("project.exported") == 2
+    async with Host(tmp_path / "two") as host:
+        into = Imports(host)
+        host.project.folder("workflows").joinpath("greeting.json").write_text("{}")
+        shown = await into.take("one.json", whole, dry_run=True)
+        assert {one.id: one.state for one in shown.things}["workflows/greeting.json"] == "kept"
+        assert not host.project.folder("agents").joinpath("mira.json").exists(), "nothing came yet"
+        came = await into.take("one.json", whole)
+        states = {one.id: one.state for one in came.things}
+        assert states["agents/mira.json"] == "new" and states["workflows/greeting.json"] == "kept"
+        assert host.project.folder("files").joinpath("dot.bin").read_bytes() == b"\xff\x00"
+        assert any("settings of the project stay" in one for one in came.without_effect)
+        assert any("workflows/keyed.json" in one for one in came.next_steps), "its secret is to be written again"
+        again = await into.take("one.json", whole, replace=True, only=["workflows/*"])
+        assert {one.id: one.state for one in again.things}["workflows/greeting.json"] == "replaced"
+        assert into.workflow("greeting")["nodes"]
+        (aside,) = (host.project.private / "replaced").rglob("greeting.json")
+        assert aside.read_text() == "{}", "what was there is kept aside"
+
+
+def test_the_folder_of_a_project_comes_by_the_command(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    (one / "tools").mkdir(parents=True)
+    (one / "tavern.yaml").write_text("description: An inn.\n")
+    (one / "tools" / "a.tool.json").write_text('{"id": "a"}')
+    (one / ".tavern").mkdir()
+    (one / ".tavern" / "runs.sqlite3").write_text("x")
+    tavern("init", "--empty", two)
+    assert "new" in tavern("--project", two, "import", "--dry-run", one).out
+    assert not (two / "tools" / "a.tool.json").exists()
+    came = tavern("--project", two, "import", "--json", one).json()
+    assert [(thing["id"], thing["state"]) for thing in came["things"]] == [("tools/a.tool.json", "new")]
+    (two / "tools" / "a.tool.json").write_text("{}")
+    assert "kept" in tavern("--project", two, "import", one).out
+    tavern("--project", two, "import", "--replace", one)
+    assert (two / "tools" / "a.tool.json").read_text() == '{"id": "a"}'
+
+
+async def test_an_archive_of_a_project_comes_as_its_folder_does(imports: Imports) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as target:
+        target.writestr("one/tavern.yaml", "")
+        target.writestr("one/tools/b.tool.json", "{}")
+    came = await imports.take("one.zip", packed.getvalue())
+    assert [(thing.id, thing.state) for thing in came.things] == [("tools/b.tool.json", "new")]
+
+
+async def test_what_is_no_project_writes_nothing(imports: Imports, tmp_path: Path) -> None:
+    root = imports.host.project.root
+    (tmp_path / "elsewhere").mkdir()
+    (root / "linked").symlink_to(tmp_path / "elsewhere")
+    (root / "files" / "folder").mkdir(parents=True)
+    rows = {
+        "out": (archive(**{"../x": ""}), "leads out of it or is none"),
+        "absolute": (archive(**{"/x": ""}), "leads out of it or is none"),
+        "hidden": (archive(**{".tavern/grants.json": ""}), "leads out of it or is none"),
+        "through a link": (archive(linked__x=""), "cannot be written here"),
+        "a folder is there": (archive(files__folder=""), "a folder or link here"),
+        "both": (archive(files__new="", files__new__a=""), "a file and a folder in it"),
+        "no text": (archive(files__a=5), "to be a text"),
+        "no bytes": (archive(files__a={"base64": "%"}), "to be a text"),
+        "nothing": (archive(**{"tavern.yaml": ""}), "alone"),
+    }
+    await refused([(imports.take("p.json", document), InvalidInput, why) for document, why in rows.values()])
+    assert not (tmp_path / "elsewhere" / "x").exists() and not (root / "files" / "a").exists()
+
+
+async def test_only_who_operates_hands_over_or_takes_a_whole_project(tmp_path: Path) -> None:
+    async with Host(tmp_path / "inn") as host, served(host) as site:
+        accounts = host.services.get(ACCOUNTS)
+        await accounts.add_user("cara", "good evening", role="creator")
+        headers = {"Authorization": f"Bearer {(await accounts.make_token('cara', 'test')).token}"}
+        assert (await site.get("/api/project-archive", headers=headers)).status == 403
+        answer = await site.post("/api/imports?name=a.json", json=archive(files__a=""), headers=headers)
+        assert answer.status == 403
