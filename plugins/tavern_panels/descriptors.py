@@ -29,6 +29,7 @@ _USE = (
     ("GET", _RUN, "get_run", "One's own run in a panel as it stands."),
     ("GET", f"{_RUN}/events", "follow_run", "One's own run in a panel as it happens."),
     ("GET", f"{_RUN}/outputs/{{key}}", "get_output", "An output of one's own run as a stream."),
+    ("POST", f"{_RUN}/answers", "answer", "Answer what one's own run asks, or decline."),
     ("POST", f"{_RUN}/stop", "stop_run", "Stop one's own run in a panel."),
 )
 _PANEL = {"answer": "api.panels:Panel"}
@@ -42,6 +43,7 @@ _TYPES: dict[str, dict[str, Any]] = {
     "save_panel": {"body": "api.panels:Panel", **_PANEL, "creates": True},
     "delete_panel": {"answer": "host_api:Done"},
     "show_panel": {"answer": "api.panels:ShownPanel"},
+    "answer": {"body": "PanelAnswer", **_OF_RUN},
     "start_run": {"body": "PanelInputs", **_OF_RUN, "status": 202},
     "get_messages": {"query": "ConversationQuery", "answer": "api.panels:PanelMessage[]"},
     "say": {"body": "PanelSaid", **_OF_RUN, "status": 202},

@@ -16,7 +16,7 @@ from tavern_panels.running import REPLY, PanelInUse
 _KEEP_ALIVE = 5.0
 """Seconds without an event after which a client is sent an empty one, which shows whether it is still there."""
 
-_TYPES = ("EXECUTION_STATUS_UPDATE", "WORKFLOW_INTERFACE_YIELD", "NODE_PROGRESS", "AGENT_TRACE")
+_TYPES = ("EXECUTION_STATUS_UPDATE", "WORKFLOW_INTERFACE_YIELD", "NODE_PROGRESS", "AGENT_TRACE", "TOOL_CALL_UPDATE")
 _CHANGES = {"awaiting_approval", "resumed", "reply", "limit", "error", "interrupted"}
 """Steps of an agent after which its run stands otherwise."""
 
@@ -57,6 +57,8 @@ def _is_change(event: Event, run_id: str) -> bool:
     payload = event.payload
     if event.type == "EXECUTION_STATUS_UPDATE":
         return bool(payload.get("promptId") == run_id)
+    if event.type == "TOOL_CALL_UPDATE":
+        return bool(payload.get("runId") == run_id)
     return event.type == "AGENT_TRACE" and payload.get("agentRunId") == run_id and payload.get("kind") in _CHANGES
 
 

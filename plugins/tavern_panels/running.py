@@ -20,6 +20,7 @@ from tavern_host.contracts.executions import Run, RunRequest
 from tavern_host.contracts.names import did_you_mean
 from tavern_panels.api.panels import PanelElement, PanelKind, PanelMessage, PanelRun
 from tavern_panels.files import StoredPanel
+from tavern_panels.questions import question_of
 from tavern_panels.shown import output_keys, shown_keys
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER, WorkflowProblem
 
@@ -44,6 +45,7 @@ class PanelInUse:
         self._panel = stored.panel
         self._call = call
         self._services = context.services
+        self._context = context
 
     def element(self, element_id: str, kind: PanelKind) -> PanelElement:
         """Return an element of a kind. Raises `NotFound`."""
@@ -82,12 +84,13 @@ class PanelInUse:
     async def run(self, run_id: str) -> PanelRun:
         """Return a run of this person in this panel as it stands. Raises `NotFound`."""
         if run_id.startswith("agent_"):
-            return self._of_agent(*await self._agent_run(run_id))
+            found = self._of_agent(*await self._agent_run(run_id))
+            return await self._with_question(found) if found.waits else found
         run, element = await self._run(run_id)
         workflow = (await self._services.get(WORKFLOW_MANAGER).get(element.target)).workflow
         status: Any = run.status.value
         outputs = output_keys(element, workflow)
-        return PanelRun(
+        found = PanelRun(
             id=run.id,
             element=element.id,
             status=status,
@@ -97,6 +100,10 @@ class PanelInUse:
             submitted_at=run.submitted_at,
             finished_at=run.finished_at,
         )
+        return await self._with_question(found) if status == "running" else found
+
+    async def _with_question(self, run: PanelRun) -> PanelRun:
+        return run.model_copy(update={"question": await question_of(run.id, self._call, self._context)})
 
     async def output(self, run_id: str, key: str) -> Blob:
         """Return an output that the element shows, as a Blob. Raises `NotFound`."""

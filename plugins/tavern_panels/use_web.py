@@ -10,6 +10,8 @@ from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.http import ServerEvent
 from tavern_host.contracts.wire import Model
 from tavern_panels.following import follow
+from tavern_panels.questions import PanelAnswer
+from tavern_panels.questions import answer as answer_question
 from tavern_panels.running import PanelInUse
 from tavern_panels.shown import shown_panel
 from tavern_panels.web import visible
@@ -72,6 +74,14 @@ async def stop_run(request: HttpRequest, context: PluginContext) -> HttpResponse
     """`POST /api/panels/{id}/runs/{run}/stop`."""
     panel = await _panel(request, context)
     return HttpResponse(data=(await panel.stop(request.parameters["run"])).to_json())
+
+
+async def answer(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """`POST /api/panels/{id}/runs/{run}/answers`: the run after what it asked was answered."""
+    panel, body = await _panel(request, context), await request.body_as(PanelAnswer)
+    run = await panel.run(request.parameters["run"])
+    await answer_question(run.id, body, request.call, context)
+    return HttpResponse(data=(await panel.run(run.id)).to_json())
 
 
 async def get_messages(request: HttpRequest, context: PluginContext) -> HttpResponse:

@@ -101,7 +101,7 @@ TABLE = {
         POST /api/scene-runs/{run}/stop | POST /api/scene-runs/{run}/world
         POST /api/panels | POST /api/panels-preview | PUT /api/panels/{id} | DELETE /api/panels/{id}
         POST /api/panels/{id}/elements/{element}/runs | POST /api/panels/{id}/elements/{element}/messages
-        POST /api/panels/{id}/runs/{run}/stop
+        POST /api/panels/{id}/runs/{run}/answers | POST /api/panels/{id}/runs/{run}/stop
         /ws/PROMPT_REQUEST | /ws/INTERRUPT_REQUEST | /ws/APPROVAL_DECISION | /ws/button_click
         """,
     "operate": """

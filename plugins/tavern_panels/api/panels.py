@@ -14,6 +14,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.services import ServiceInterface, ServiceKey, acts, reads
 from tavern_host.contracts.wire import Model, OpenModel
 from tavern_host.contracts.workflows import InterfaceSlot
+from tavern_tools.api.toolcalls import QuestionKind
 
 MAX_PANEL = 256 * 1024
 """How many bytes a panel may have."""
@@ -164,9 +165,21 @@ class ShownPanel(Model):
     elements: list[ShownElement] = Field(default_factory=list)
 
 
+class PanelQuestion(Model):
+    """What an agent asks the person who uses the panel, until a time: the `message`, and the JSON Schema that an answer
+    has to fit. A `file` is answered by a Blob."""
+
+    id: str
+    kind: QuestionKind
+    message: str
+    expects: dict[str, JsonValue]
+    until: datetime
+
+
 class PanelRun(Model):
     """A run that somebody began in a panel. `outputs` are those that the element shows; the reply of an agent stands
-    under `reply`. `waits` says that a person has to decide about a call before it continues."""
+    under `reply`. `waits` says that a person has to decide about a call before it continues; a `question` is for the
+    person who began the run."""
 
     id: str
     element: str
@@ -175,6 +188,7 @@ class PanelRun(Model):
     outputs: dict[str, JsonValue] = Field(default_factory=dict)
     error: str | None = None
     waits: bool = False
+    question: PanelQuestion | None = None
     submitted_at: datetime
     finished_at: datetime | None = None
 

@@ -7,8 +7,9 @@ import json
 import re
 from pathlib import Path
 
+from helpers.waiting import until
 from playwright.async_api import Page, expect
-from studio_bench import Studio
+from studio_bench import Studio, answered_late
 
 COMFYUI = Path(__file__).parents[2] / "importers" / "files" / "comfy_ui.json"
 DROP = """async ([files]) => {
@@ -54,10 +55,25 @@ async def test_dropped_workflows_are_opened_and_other_files_refused(studio: Stud
         await drop(page, (f"notes{number}.json", text))
         await expect(page.get_by_text(re.compile(f"notes{number}.json.*{why}")).first).to_be_visible()
     await drop(page, ("picture.png", "…"))
-    await expect(page.get_by_role("heading", name="Tools")).to_be_visible()
+    await expect(page.get_by_text(re.compile("picture.png is no file")).first).to_be_visible()
     found = await (await studio.site.get("/api/workflows")).json()
     assert not [one["id"] for one in found if one["id"].startswith("notes")]
-    studio.mistakes.clear()  # the browser notes that the server refused them
+    await until(lambda: len(studio.mistakes) == 5, "the browser notes that the server refused them")
+    studio.mistakes.clear()
+
+
+async def test_why_a_file_is_refused_stays_when_a_list_comes_and_opens_its_first_item(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/")
+    async with answered_late(page, "**/api/tools?*", "GET") as asked:
+        await page.goto(f"{studio.site.client.make_url('/')}#/tools")
+        await asked.wait()
+        await drop(page, ("notes.json", "[]"))
+        await expect(page.get_by_text(re.compile("notes.json.*it holds a list")).first).to_be_visible()
+    await expect(page).to_have_url(re.compile("/tools/."))
+    await expect(page.get_by_text(re.compile("notes.json.*it holds a list")).first).to_be_visible()
+    await until(lambda: studio.mistakes, "the browser notes that the server refused it")
+    studio.mistakes.clear()
 
 
 async def test_a_graph_of_another_program_is_drawn_and_what_is_to_do_is_said(studio: Studio) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 from playwright.async_api import Browser, Page, expect
 from studio_bench import Studio, show
 
+from tavern_host.contracts.accounts import ACCOUNTS
+
 QUESTIONS: list[dict[str, Any]] = [
     {"question": "What shall the **newsletter** be called?"},
     {"question": "Which tone fits your readers?", "choices": ["Warm and personal", "Short and factual", "Playful"]},
@@ -134,3 +136,38 @@ async def test_an_agent_asks_in_the_chat_and_goes_on_with_the_answers(studio: St
         await card.get_by_role("button", name="回答", exact=True).click()
         await card.get_by_label("City").fill("Ghent")
         await dark.picture("question-form-dark-chinese")
+
+
+async def test_a_guest_on_a_phone_is_asked_in_a_panel(studio: Studio, browser: Browser) -> None:
+    site = studio.site
+    prepare(site.host.project.root)
+    talk = {"id": "talk", "kind": "agent", "target": "assistant", "title": "The editor"}
+    panels = site.host.project.folder("panels")
+    (panels / "desk.json").write_text(json.dumps({"name": "Desk", "published": True, "elements": [talk]}))
+    await site.host.services.get(ACCOUNTS).add_user("eve", "good evening", role="guest")
+    token = (await site.host.services.get(ACCOUNTS).make_token("eve", "phone")).token
+    async with await browser.new_context(viewport={"width": 420, "height": 800}, color_scheme="dark") as phone:
+        guest = await phone.new_page()
+        await guest.goto(f"{site.client.make_url('/')}?token={token}#/panels/desk")
+        await guest.get_by_placeholder("Message The editor").fill("A newsletter, please")
+        await guest.keyboard.press("Enter")
+        card = guest.get_by_role("region", name="The editor asks")
+        await card.get_by_label("Your answer").fill("The Harbour")
+        await Studio(site, guest, []).picture("panel-question-text")
+        await card.get_by_role("button", name="Answer", exact=True).click()
+        await card.get_by_role("button", name="Short and factual").click()
+        await card.get_by_role("checkbox", name="Recipe").click()
+        await card.get_by_role("checkbox", name="News").click()
+        await card.get_by_role("button", name="Answer", exact=True).click()
+        await expect(card.get_by_text("Where does it go")).to_be_visible()
+        await guest.reload()  # the question is there again
+        await card.get_by_label("City").fill("Ghent")
+        await Studio(site, guest, []).picture("panel-question-form")
+        await card.get_by_role("button", name="Answer", exact=True).click()
+        await card.locator("input[type=file]").set_input_files(
+            {"name": "title.png", "mimeType": "image/png", "buffer": b"\x89PNG"}
+        )
+        await card.get_by_role("button", name="Answer", exact=True).click()
+        await expect(guest.get_by_text("All is set.")).to_be_visible()
+        await expect(card).to_have_count(0)
+        await Studio(site, guest, []).picture("panel-question-answered")

@@ -1,16 +1,23 @@
-import { expect, test, vi } from "vitest";
-import { importFile, lastImport } from "../src/sharing/importing";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { isPng, withText } from "../src/sharing/png";
 import { sketchOf } from "../src/sharing/sketch";
 
-/** Stands for the server; the client of the page takes the `fetch` that is there when it is loaded. */
-const server = vi.hoisted(() => {
-  const made = { sent: [] as Request[], answers: [] as object[] };
-  globalThis.fetch = (request) => {
-    made.sent.push(request as Request);
-    return Promise.resolve(Response.json(made.answers.shift()));
-  };
-  return made;
+/** Stands for the server. */
+const server = { sent: [] as Request[], answers: [] as object[] };
+let sharing: typeof import("../src/sharing/importing");
+
+// The client takes the `fetch` that is there when it is loaded; another file's tests may have loaded it before.
+beforeAll(async () => {
+  vi.resetModules();
+  vi.stubGlobal("fetch", (request: Request) => {
+    server.sent.push(request);
+    return Promise.resolve(Response.json(server.answers.shift()));
+  });
+  sharing = await import("../src/sharing/importing");
+});
+afterAll(() => {
+  vi.unstubAllGlobals();
+  vi.resetModules();
 });
 
 const DOT = Uint8Array.from(
@@ -40,6 +47,7 @@ const STEPS = {
 };
 
 test("a file goes to the server as it is, which says what came and where it is shown", async () => {
+  const { importFile, lastImport } = sharing;
   server.answers.push({ ...STEPS, nextSteps: ["replace them: tavern x"] }, STEPS);
   expect(await importFile(new File(["{}"], "图.json"))).toBe("/workflows/a");
   const [first] = server.sent;

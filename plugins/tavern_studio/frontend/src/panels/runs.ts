@@ -1,4 +1,5 @@
 import { computed, ref, shallowReactive, shallowRef } from "vue";
+import { putBlob } from "../api/blobs";
 import { api, ApiError, ask, type Schemas } from "../api/client";
 import { page } from "../api/page";
 import { asError } from "../api/resource";
@@ -119,6 +120,20 @@ export class ElementRun {
   /** A piece of an agent's reply is a text as it is. */
   private textOf(content: unknown): unknown {
     return typeof content === "string" ? { type: "text_chunk", content } : content;
+  }
+
+  /** Answer what the run asks; without an answer decline. */
+  async answer(question: string, answer?: unknown): Promise<void> {
+    const run = this.run.value;
+    if (run === undefined) return;
+    const isFile = answer instanceof File;
+    const said = isFile
+      ? { file: await putBlob(answer), name: answer.name }
+      : { answer, decline: answer === undefined };
+    const params = { path: { id: this.panel, run: run.id } };
+    const body = { question, ...said } as never;
+    const answered = await ask(api.POST("/api/panels/{id}/runs/{run}/answers", { params, body }));
+    if (this.run.value?.id === run.id && this.run.value.question?.id === question) this.take(answered);
   }
 
   async stop(): Promise<void> {
