@@ -35,6 +35,11 @@ export interface Turn {
   final?: HistoryMessage;
 }
 
+/** Whether a message is what another agent said, of several in a scene, than the one before. */
+function isOfAnother({ message, runId }: HistoryMessage, before: HistoryMessage): boolean {
+  return message.role === "assistant" && Boolean(message.name) && isAgentRun(runId) && runId !== before.runId;
+}
+
 const isAgentRun = (id: string | null | undefined): id is string => id?.startsWith("agent_") ?? false;
 
 /** One conversation: its messages, the traces of the runs that they came from, and what comes while it is open. */
@@ -162,7 +167,10 @@ export class Conversation {
         finish();
         made.push({ message, parts: [], versions: this.versionsOf(message), answers: [] });
       } else {
-        if (made.length === 0) made.push({ message, isOpening: true, parts: [], versions: [], answers: [] });
+        if (made.length === 0 || (answers[0] !== undefined && isOfAnother(message, answers[0]))) {
+          finish();
+          made.push({ message, isOpening: true, parts: [], versions: [], answers: [] });
+        }
         answers.push(message);
       }
     }

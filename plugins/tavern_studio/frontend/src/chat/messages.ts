@@ -1,6 +1,15 @@
 export default {
   en: {
     chat: {
+      scene: {
+        start: "Several agents together",
+        agents: "{n} agent | {n} agents",
+        members: "Who is in the scene",
+        writing: "{name} is writing…",
+        continue: "Let them continue",
+        end: "End the scene",
+        ended: "Ended",
+      },
       title: "Conversations",
       list: "Conversations of the project",
       new: "New",
@@ -81,6 +90,15 @@ export default {
   },
   zh: {
     chat: {
+      scene: {
+        start: "多个智能体一起对话",
+        agents: "{n} 个智能体",
+        members: "场景中的成员",
+        writing: "{name}正在输入…",
+        continue: "让他们继续",
+        end: "结束场景",
+        ended: "已结束",
+      },
       title: "对话",
       list: "此项目的对话",
       new: "新建",
