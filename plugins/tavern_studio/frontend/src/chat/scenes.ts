@@ -27,6 +27,8 @@ export function useScene(id: Ref<string | undefined>) {
     writing,
     /** Those that can be started. */
     known: computed(() => (may(START) ? (scenes.data.value ?? []).filter((one) => !one.problems?.length) : [])),
+    /** Whether a conversation is an agent's own in a scene, which holds its calls: what it says is said in that of the scene. */
+    isInner: (name: string) => (runs.data.value ?? []).some((one) => name.startsWith(`${one.id}.`)),
     /** The picture of who is called so in it. */
     pictureOf(name: string | null | undefined): string | undefined {
       const member = run.value?.members.find((one) => one.name === name);
