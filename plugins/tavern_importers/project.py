@@ -27,8 +27,9 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
-from tavern_host.storage.confined_fs import StillLocked, confined_folder, reason_of, replace_file, stat_file, writing
+from tavern_host.storage.confined_fs import confined_folder, reason_of, replace_file, stat_file
 from tavern_host.storage.files import make_folder, write_atomic
+from tavern_host.storage.open_folder import StillLocked
 from tavern_importers.api.importers import MAX_FILE, ImportedThing, ImportReport, ImportRequest
 from tavern_importers.api.projects import ProjectArchive, ProjectPart
 from tavern_importers.folders import is_inside, is_left_out, paths_in
@@ -216,7 +217,7 @@ def _write(project: Project, files: Mapping[str, bytes]) -> None:
     for path, data in files.items():
         *steps, name = PurePosixPath(path).parts
         try:
-            with confined_folder(project.root, steps, make=True) as folder, writing(folder, _WRITER_SECONDS):
+            with confined_folder(project.root, steps, make=True) as folder, folder.locked(_WRITER_SECONDS):
                 if stat_file(folder, name) is not None:
                     make_folder((aside / path).parent)
                     write_atomic(aside / path, (project.root / path).read_bytes(), mode=0o600)
