@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
-import pytest
 from helpers.command_line import tavern
 from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
-
-from tavern_host.cli import main
 
 
 def test_the_project_stands_before_or_after_the_command(project: Path, tmp_path: Path) -> None:
@@ -111,10 +107,3 @@ def test_a_path_that_is_not_utf_8_is_a_sentence(project: Path, tmp_path: Path) -
                     f"Error: the path {os.fsencode(path)!r} is not UTF-8: rename the folder",
                 )
     assert tavern("tools", "list", cwd=Path(raw)).error.endswith("is not UTF-8: rename the folder")
-
-
-def test_a_system_that_it_does_not_run_on_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setattr(sys, "argv", ["tavern", "serve"])
-    with pytest.raises(SystemExit, match=r"^tavern-host runs on Linux; on Windows run it in WSL 2 "):
-        main()
