@@ -22,9 +22,11 @@ EXAMPLES = {
     "web-search": (["tests"], 3),
 }
 """Which tests of an example are run, and how many there are at least. Code-reviewer and warm-theme have no code."""
+ALIKE = {"calendar-trigger", "image-generation", "rss-to-knowledge", "sql-query", "web-search"}
+"""Those that cross to their process only as others of these do."""
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.extended] * (n in ALIKE)) for n in EXAMPLES])
 def test_an_example_passes_its_tests_in_a_process_of_its_own(name: str) -> None:
     tests, least = EXAMPLES[name]
     command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--placement", "process", *tests]
