@@ -129,6 +129,19 @@ class Card:
             "insertion_order": 1_000_000,
         }
 
+    def changed(self, changes: dict[str, Any]) -> Card:
+        """Return the card with other texts, and lists of texts, in fields; one that says the same stays as it is
+        written. Copies that older programs read above `data` follow."""
+        document = copy.deepcopy(self.document)
+        data = document if self.data is self.document else document["data"]
+        for key, value in changes.items():
+            if value == (self.texts(key) if key in LISTS else self.text(key)):
+                continue
+            data[key] = value
+            if key in document:
+                document[key] = value
+        return Card.of(document, "the card")
+
     def written(self, book: dict[str, Any] | None, format: CardFormat) -> tuple[dict[str, Any], list[str]]:
         """Return the card as a document of a version, with this book in the place of its own, and what that version
         cannot hold."""

@@ -12,6 +12,9 @@ from tavern_host.contracts.http import RouteInfo
 _ROUTES = (
     ("GET", "/api/characters", "list_characters", "The project's characters."),
     ("POST", "/api/characters", "import_card", "Make an agent of the character card that is the body."),
+    ("GET", "/api/characters/{id}", "get_card", "What a character's card says."),
+    ("PATCH", "/api/characters/{id}", "save_card", "Change fields of a character's card."),
+    ("PUT", "/api/characters/{id}/picture", "save_picture", "Give a character the picture that is the body."),
     ("GET", "/api/characters/{id}/picture", "get_picture", "A character's picture."),
     ("GET", "/api/characters/{id}/export", "export_card", "A character as a card."),
     ("POST", "/api/characters/{id}/conversations", "begin", "Begin a conversation with a character's greeting."),
@@ -24,6 +27,9 @@ _ROUTES = (
 _TYPES: dict[str, dict[str, Any]] = {
     "list_characters": {"answer": "api.characters:CharacterSummary[]"},
     "import_card": {"query": "ImportQuery", "answer": "api.characters:CharacterImport", "status": 201},
+    "get_card": {"answer": "api.characters:CharacterFields"},
+    "save_card": {"body": "api.characters:CharacterFields", "answer": "api.characters:CharacterFields"},
+    "save_picture": {"answer": "api.characters:CharacterFields"},
     "get_picture": {"content_type": "image/*"},
     "export_card": {"query": "ExportQuery", "content_type": "*/*"},
     "begin": {"answer": "api.characters:BegunConversation", "status": 201},

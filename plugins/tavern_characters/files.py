@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tavern_characters.cards import Card
-from tavern_host.contracts.documents import read_document_bytes, read_json
+from tavern_host.contracts.documents import read_document_bytes, read_json, revision_of
 from tavern_host.contracts.errors import InvalidInput, NotFound, ServiceUnavailable
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.storage.files import write_atomic
@@ -67,11 +69,16 @@ class CharacterFolder:
         """Return the media type of a character's picture; None where it has none."""
         return next((kind for kind, suffix in PICTURES.items() if self._path(character, suffix).is_file()), None)
 
-    def save(self, character: str, card: Card, others: dict[str, bytes]) -> None:
-        """Write a character's card and its other files, by their suffixes; those that it had before go."""
+    def revision(self, character: str, card: Card) -> str:
+        """Return what differs once a character's card or its picture does."""
+        picture = self.picture(character)
+        return revision_of([card.document, picture and [picture[0], hashlib.sha256(picture[1]).hexdigest()]])
+
+    def save(self, character: str, card: Card, others: dict[str, bytes], replaced: Collection[str] = _OTHERS) -> None:
+        """Write a character's card and its other files, by their suffixes; those `replaced` that it had before go."""
         try:
             self._folder.mkdir(exist_ok=True)
-            for suffix in _OTHERS:
+            for suffix in replaced:
                 path = self._path(character, suffix)
                 if suffix in others:
                     write_atomic(path, others[suffix])

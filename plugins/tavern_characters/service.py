@@ -15,6 +15,7 @@ from tavern_characters import State
 from tavern_characters.api.characters import (
     BegunConversation,
     CardFormat,
+    CharacterFields,
     CharacterFile,
     CharacterImport,
     Characters,
@@ -23,8 +24,9 @@ from tavern_characters.api.characters import (
     ImportedChat,
     ImportedPreset,
     Persona,
+    StoredCharacter,
 )
-from tavern_characters.cards import Card, id_of
+from tavern_characters.cards import LISTS, Card, id_of
 from tavern_characters.chats import as_chat, as_history, read_chat
 from tavern_characters.conversations import beginning
 from tavern_characters.files import ARCHIVE, MAX_CHARACTERS, PICTURES, CharacterFolder, dumped, read_card
@@ -33,7 +35,7 @@ from tavern_characters.presets import workflow_of
 from tavern_host import CallContext, PluginContext
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound, TavernError
-from tavern_knowledge.api.containers import CarriedCard, carried_card, with_archived_card
+from tavern_knowledge.api.containers import CarriedCard, carried_card, container_of, with_archived_card
 from tavern_knowledge.api.forms import MAX_JSON, recognise
 from tavern_knowledge.api.knowledge import KNOWLEDGE_BASE
 from tavern_knowledge.api.pictures import with_cards
@@ -154,13 +156,88 @@ class CharacterService(Characters):
         profile |= {"core_deliberation_workflow_id": WORKFLOW, "custom_metadata": {}}
         with suppress(NotFound):
             profile = dict((await profiles.get(id)).document)
-        about = " ".join(card.text("creator_notes").split())
-        profile |= {"name": name, "description": about if len(about) <= 300 else f"{about[:299]}…"}
+        profile |= _introduced(card, name)
         profile["custom_metadata"] = {**profile["custom_metadata"], "character": id}
         known = [one for one in profile.get("knowledge_base_references", []) if one.get("source_id") != id]
         own = [] if card.book is None else [{"source_id": id, "access_permissions": ["read"]}]
         profile["knowledge_base_references"] = [*known, *own]
         await profiles.save(id, profile, call=call)
+
+    # --- changes ----------------------------------------------------------------------------------
+
+    async def get_card(self, character: str) -> StoredCharacter:
+        """Return what a character's card says."""
+        return (await asyncio.to_thread(self._stored, character))[1]
+
+    def _stored(self, character: str) -> tuple[Card, StoredCharacter]:
+        card = self._folder.card(character)
+        said = {key: card.texts(key) if key in LISTS else card.text(key) for key in CharacterFields.model_fields}
+        revision = self._folder.revision(character, card)
+        return card, StoredCharacter(id=character, revision=revision, fields=CharacterFields.model_validate(said))
+
+    async def save_card(
+        self,
+        character: str,
+        fields: CharacterFields,
+        *,
+        expected_revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> StoredCharacter:
+        """Change fields of a card; see the interface."""
+        changes = {key: value for key, value in fields if value is not None}
+        async with self._context.own(State).writing:
+            before = await self._expected(character, expected_revision)
+            card = before.changed(changes)
+            if not card.text("name").strip():
+                raise InvalidInput("a character has a name")
+            if len(dumped(card.document)) > MAX_JSON:
+                raise InvalidInput(f"a card has at most {MAX_JSON >> 20} MiB of JSON")
+            await self._introduce(character, before, card, call)
+            await asyncio.to_thread(self._folder.save, character, card, {}, ())
+            saved = await self.get_card(character)
+        self._context.audit.record("character.saved", subject=character, call=call)
+        return saved
+
+    async def save_picture(
+        self,
+        character: str,
+        content: bytes,
+        *,
+        expected_revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> StoredCharacter:
+        """Give a character another picture; see the interface."""
+        if len(content) > MAX_FILE:
+            raise InvalidInput(f"a picture has at most {MAX_FILE >> 20} MiB")
+        suffix = PICTURES.get(f"image/{container_of(content)}")
+        if suffix is None:
+            raise InvalidInput("a character's picture is PNG, WebP or JPEG")
+        picture = await asyncio.to_thread(with_cards, content, {}) if suffix == ".png" else content
+        async with self._context.own(State).writing:
+            card = await self._expected(character, expected_revision)
+            await asyncio.to_thread(self._folder.save, character, card, {suffix: picture}, PICTURES.values())
+            saved = await self.get_card(character)
+        self._context.audit.record("character.saved", subject=character, call=call)
+        return saved
+
+    async def _expected(self, character: str, expected: str | None) -> Card:
+        """Return a character's card. Raises `Conflict` where it is of another revision."""
+        card, stored = await asyncio.to_thread(self._stored, character)
+        if expected not in (None, stored.revision):
+            message = f"the character {character!r} is at revision {stored.revision}, not {expected or 'none'}"
+            raise Conflict(message, revision=stored.revision, expected=expected)
+        return card
+
+    async def _introduce(self, character: str, before: Card, card: Card, call: CallContext | None) -> None:
+        """Let the agent's name and description follow the card's where they were the card's."""
+        profiles = self._context.services.get(AGENT_PROFILES)
+        with suppress(NotFound):
+            profile = await profiles.get(character)
+            said, wanted = (_introduced(one, one.name(character)) for one in (before, card))
+            changes = {key: text for key, text in wanted.items() if profile.document.get(key) == said[key] != text}
+            if changes:
+                document = {**profile.document, **changes}
+                await profiles.save(character, document, expected_revision=profile.revision, call=call)
 
     # --- and back ---------------------------------------------------------------------------------
 
@@ -191,7 +268,9 @@ class CharacterService(Characters):
             archive = self._folder.file(character, ARCHIVE)
             kind, content = picture or ("", None)
             place = f"assets/icon/main{PICTURES.get(kind, '')}"
-            if archive is None and content is not None:
+            if archive is not None and carried_card(archive, MAX_JSON).picture == content:
+                content = None  # it is in there
+            elif content is not None:
                 icon = {"type": "icon", "uri": f"embeded://{place}", "name": "main", "ext": PICTURES[kind][1:]}
                 assets = v3["data"].get("assets") or []
                 v3["data"]["assets"] = [icon, *(one for one in assets if one.get("type") != "icon")]
@@ -282,6 +361,12 @@ class CharacterService(Characters):
         """Say who the person is that asks."""
         await asyncio.to_thread(write_persona, self._context.operator_dir, person_of(call), persona)
         return persona
+
+
+def _introduced(card: Card, name: str) -> dict[str, str]:
+    """Return what an agent's profile says of a card."""
+    about = " ".join(card.text("creator_notes").split())
+    return {"name": name, "description": about if len(about) <= 300 else f"{about[:299]}…"}
 
 
 def _conversation_id(character: str, wanted: str | None) -> str:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tavern_characters.api.characters import CHARACTERS, CharacterFile, Characters, ExportFormat, Persona
+from tavern_characters.api.characters import (
+    CHARACTERS,
+    CharacterFields,
+    CharacterFile,
+    Characters,
+    ExportFormat,
+    Persona,
+    StoredCharacter,
+)
 from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.wire import Model
+from tavern_host.sdk.conditions import conditional, expected
 
 
 class ImportQuery(Model):
@@ -55,6 +64,27 @@ async def import_card(request: HttpRequest, context: PluginContext) -> HttpRespo
         request.body, name=asked.name, character=asked.id or None, replace=asked.replace, call=request.call
     )
     return HttpResponse(status=201, data=made.to_json())
+
+
+async def get_card(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Answer with what a character's card says."""
+    return _card(await _service(context).get_card(request.parameters["id"]))
+
+
+async def save_card(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Change fields of a card; those that are left out stay."""
+    fields, before = request.read(CharacterFields), await _before(request, context)
+    saving = _service(context).save_card(request.parameters["id"], fields, expected_revision=before, call=request.call)
+    return _card(await conditional(saving))
+
+
+async def save_picture(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Give a character the picture that is the body."""
+    before = await _before(request, context)
+    saving = _service(context).save_picture(
+        request.parameters["id"], request.body, expected_revision=before, call=request.call
+    )
+    return _card(await conditional(saving))
 
 
 async def get_picture(request: HttpRequest, context: PluginContext) -> HttpResponse:
@@ -112,6 +142,16 @@ async def save_persona(request: HttpRequest, context: PluginContext) -> HttpResp
 
 def _service(context: PluginContext) -> Characters:
     return context.services.get(CHARACTERS)
+
+
+async def _before(request: HttpRequest, context: PluginContext) -> str:
+    """Return the revision that a change is for. Raises `PreconditionFailed`, `PreconditionRequired`, `NotFound`."""
+    stored = await _service(context).get_card(request.parameters["id"])
+    return expected(request, stored.revision, f"the character {stored.id!r}")
+
+
+def _card(stored: StoredCharacter) -> HttpResponse:
+    return HttpResponse(data=stored.fields.to_json(), headers={"ETag": f'"{stored.revision}"'})
 
 
 def _file(made: CharacterFile) -> HttpResponse:

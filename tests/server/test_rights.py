@@ -51,7 +51,8 @@ TABLE = {
         GET /api/agent-runs/{run}/trace
         GET /api/histories | GET /api/histories/{id} | GET /api/histories/{id}/children
         GET /api/histories/{id}/export | GET /api/histories/{id}/messages | GET /api/histories/{id}/tree
-        GET /api/characters | GET /api/characters/{id}/export | GET /api/characters/{id}/picture
+        GET /api/characters | GET /api/characters/{id}
+        GET /api/characters/{id}/export | GET /api/characters/{id}/picture
         GET /api/character-chats/{id} | GET /api/persona
         GET /api/knowledge | GET /api/knowledge/{base} | GET /api/knowledge/{base}/entries
         GET /api/knowledge/{base}/entries/{entry} | GET /api/knowledge/{base}/export
@@ -95,6 +96,7 @@ TABLE = {
         POST /api/knowledge/{base}/import | POST /api/imports
         PUT /api/triggers/{id} | DELETE /api/triggers/{id} | POST /api/triggers/{id}/disable
         POST /api/triggers/{id}/enable | POST /api/triggers/{id}/fire
+        PATCH /api/characters/{id} | PUT /api/characters/{id}/picture
         POST /api/characters | POST /api/characters/{id}/conversations | PUT /api/persona
         POST /api/character-chats | POST /api/character-presets | POST /api/scenes
         POST /api/scenes/{id}/runs | POST /api/scene-runs/{run}/events | POST /api/scene-runs/{run}/messages

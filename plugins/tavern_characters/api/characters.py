@@ -39,6 +39,31 @@ class CharacterImport(Model):
     unsupported: list[str] = Field(default_factory=list)
 
 
+class CharacterFields(Model):
+    """What people write on a card, by the names that cards have for it; in a change, None leaves a field as it is.
+    `first_mes` is the greeting, `mes_example` the example dialogue."""
+
+    name: str | None = None
+    description: str | None = None
+    personality: str | None = None
+    scenario: str | None = None
+    first_mes: str | None = None
+    alternate_greetings: list[str] | None = None
+    mes_example: str | None = None
+    system_prompt: str | None = None
+    post_history_instructions: str | None = None
+    creator_notes: str | None = None
+    tags: list[str] | None = None
+
+
+class StoredCharacter(Model):
+    """A character's card as its file has it. The `revision` differs once the card or the picture does."""
+
+    id: str
+    revision: str
+    fields: CharacterFields
+
+
 class CharacterFile(Model):
     """A character's card or picture as a file; `unsupported` names what the format cannot hold."""
 
@@ -110,6 +135,34 @@ class Characters(ServiceInterface, name="characters"):
         """Make an agent of a card: JSON, a PNG, WebP or JPEG picture, or CHARX. `name` is that of the file. Without an
         id it is made of the character's name. Raises `Conflict` for an id that is taken unless it is to be replaced,
         `InvalidInput` for what is no card, which names the command that takes it."""
+
+    @reads_content("characters:read", _READ)
+    async def get_card(self, character: str) -> StoredCharacter:
+        """Return what a character's card says."""
+
+    @acts("characters:write", _WRITE)
+    async def save_card(
+        self,
+        character: str,
+        fields: CharacterFields,
+        *,
+        expected_revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> StoredCharacter:
+        """Change fields of a card; the others stay. The agent's name and description follow where they were the
+        card's. Raises `Conflict` where the character is of another revision than expected, `InvalidInput` for a card
+        without a name or of more than 8 MiB."""
+
+    @acts("characters:write", _WRITE)
+    async def save_picture(
+        self,
+        character: str,
+        content: bytes,
+        *,
+        expected_revision: str | None = None,
+        call: CallContext | None = None,
+    ) -> StoredCharacter:
+        """Give a character another picture: PNG, WebP or JPEG; a card in it is ignored. Raises as `save_card` does."""
 
     @acts("characters:read", _READ)
     async def export_card(

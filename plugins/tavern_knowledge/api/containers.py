@@ -166,18 +166,17 @@ def _from_archive(data: bytes, most: int) -> CarriedCard:
 
 
 def with_archived_card(data: bytes | None, card: bytes, picture: bytes | None, name: str, most: int) -> bytes:
-    """Return a CHARX archive with this card, besides what an archive that it came in has, or with this picture as the
+    """Return a CHARX archive with this card, besides what an archive that it came in has, and with a picture as the
     file `name`. Raises `InvalidInput` where the files of the archive have more than `most` bytes together."""
     files = {CARD: card}
-    if data is None:
-        files |= {} if picture is None else {name: picture}
-    else:
+    if data is not None:
         with _opened(data) as before:
             for one in before.infolist():
                 content = None if one.is_dir() or one.filename == CARD else _unpacked(before, one.filename, most)
                 if content is not None:
                     most -= len(content)
                     files[one.filename] = content
+    files |= {} if picture is None else {name: picture}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in files.items():
