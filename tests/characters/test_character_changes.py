@@ -134,3 +134,16 @@ async def test_older_and_odd_cards_take_changes(bench: AgentBench) -> None:
         assert renamed.status == 200
         card = await (await client.get("/api/characters/doubled/export")).json()
         assert (card["description"], card["data"]["description"]) == ("Young.", "Young.")
+
+
+async def test_an_agent_keeps_the_name_that_it_was_given(bench: AgentBench) -> None:
+    async with served(bench.host) as client:
+        await made(client, "named", dumped(V2))
+        agent = await (await client.get("/api/agents/named")).json()
+        own = {**agent, "name": "Innkeeper"}
+        assert (await client.request("PUT", "/api/agents/named", json=own, headers={"If-Match": "*"})).status == 200
+        change = {"name": "Mira Hill", "creatorNotes": "Revised."}
+        answer = await client.request("PATCH", "/api/characters/named", json=change, headers={"If-Match": "*"})
+        assert answer.status == 200
+        agent = await (await client.get("/api/agents/named")).json()
+        assert (agent["name"], agent["description"]) == ("Innkeeper", "Revised.")

@@ -1,5 +1,5 @@
 import type { RouteRecordRaw } from "vue-router";
 
 export default [
-  { path: "/agents/:id?", component: () => import("./AgentsView.vue"), meta: { view: "agents" } },
+  { path: "/agents/:id?/:part(character)?", component: () => import("./AgentsView.vue"), meta: { view: "agents" } },
 ] satisfies RouteRecordRaw[];
