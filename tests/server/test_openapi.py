@@ -58,7 +58,7 @@ async def test_what_goes_in_and_out_is_described(tmp_path: Path) -> None:
     assert set(tasks) == {"status", "tool", "principal", "limit", "offset"}
     listed = paths["/api/workflows"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
     assert listed == {"type": "array", "items": {"$ref": "#/components/schemas/WorkflowSummary"}}
-    takes_any = {"/api/tools/execute", "/api/prompt"}
+    takes_any = {"/api/tools/execute", "/api/prompt", "/api/characters/{id}/picture"}
     bodies = [
         f"{method} {path}"
         for path, item in paths.items()
