@@ -16,6 +16,7 @@ from tavern_importers.api.importers import MAX_BESIDE, MAX_FILE, ForeignFile
 _ZIP = b"PK\x03\x04"
 _LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv"})
 _SHOWN = 5
+_LONGEST, _DEEPEST = 1_000, 50
 
 
 def from_path(path: Path, entries: Sequence[str]) -> ForeignFile:
@@ -91,8 +92,9 @@ def _files_in(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def is_inside(path: str) -> bool:
-    """Return whether the path of a file leads out of no folder, and can be shown."""
-    return path.isprintable() and "\\" not in path and not {"", ".", ".."} & set(path.split("/"))
+    """Return whether the path of a file leads out of no folder, can be shown, and is one that file systems have."""
+    steps = path.split("/") if len(path) <= _LONGEST and path.isprintable() and "\\" not in path else [""]
+    return not {"", ".", ".."} & {*steps} and len(steps) <= _DEEPEST and all(len(one.encode()) < 256 for one in steps)
 
 
 def _files_of(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[str, bytes]]:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
@@ -24,7 +24,7 @@ from tavern_host import PluginContext, clock
 from tavern_host.common.redaction import masked
 from tavern_host.context import Project
 from tavern_host.contracts.calls import CallContext
-from tavern_host.contracts.documents import read_model
+from tavern_host.contracts.documents import read_document, read_model, wire_json
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
 from tavern_host.storage.confined_fs import confined_folder, reason_of, replace_file, stat_file
@@ -33,6 +33,8 @@ from tavern_host.storage.open_folder import StillLocked
 from tavern_importers.api.importers import MAX_FILE, ImportedThing, ImportReport, ImportRequest
 from tavern_importers.api.projects import ProjectArchive, ProjectPart
 from tavern_importers.folders import is_inside, is_left_out, paths_in
+
+T = TypeVar("T")
 
 PROJECT_FILE = "tavern.yaml"
 MAX_FILES = 5_000
@@ -68,6 +70,8 @@ def archive_of(project: Project, parts: Sequence[str], *, version: str) -> Proje
     for path, file in paths_in(project.root):
         if parts and _part(path) not in parts and path != PROJECT_FILE:
             continue
+        if not _is_path(path):
+            raise InvalidInput(f"{path!r:.200} is no path that another host takes: rename it, or leave its part out")
         if file.stat().st_size > left or len(files) >= MAX_FILES:
             raise InvalidInput(_TOO_LARGE)
         content = _shown(path, file.read_bytes())
@@ -82,11 +86,12 @@ def _part(path: str) -> str:
     return path.partition("/")[0] if "/" in path else ""
 
 
+def _is_path(path: str) -> bool:
+    """Return whether a path is one of a project. In another case `tavern.yaml` is the same file on some systems."""
+    return is_inside(path) and not is_left_out(path) and (path == PROJECT_FILE or path.casefold() != PROJECT_FILE)
+
+
 def _shown(path: str, data: bytes) -> Any:
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
     from tavern_panels.api.redaction import masked_panel
     from tavern_workflows.api.redaction import masked_document
 
@@ -96,15 +101,28 @@ def _shown(path: str, data: bytes) -> Any:
         "agents": masked,
         "triggers": masked,
     }
-    mask = masks.get(_part(path))
-    if mask is not None and path.endswith(".json"):
+    if path == PROJECT_FILE:
+        return _without_settings(data)
+    if (mask := masks.get(_part(path))) is not None and path.endswith(".json"):
         try:
-            document = json.loads(text)
-        except ValueError:  # a file with comments, or one that is wrong: its texts are what it is
-            return text
-        if isinstance(document, dict) and (hidden := mask(document)) != document:
+            document = wire_json(read_document(data, name=path), path)  # as its plugin reads it: it may have comments
+        except InvalidInput as error:
+            mend = f"mend it, or leave out {_part(path)}/: secrets in it could not be masked"
+            raise InvalidInput(f"{error.message}; {mend}") from None
+        if (hidden := mask(document)) != document:
             return json.dumps(hidden, ensure_ascii=False, indent=2)
-    return text
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _without_settings(data: bytes) -> str:
+    """Return what a project says of itself, with the names of its settings."""
+    found = _project_file(data)
+    if settings := _settings_in(data):
+        found["settings"] = dict.fromkeys(settings, MASK)
+    return json.dumps(found, ensure_ascii=False, indent=2, default=str) if found else ""  # which is YAML too
 
 
 # --- what comes in ----------------------------------------------------------------------------------------
@@ -121,12 +139,9 @@ async def take(request: ImportRequest, context: PluginContext) -> ImportReport:
     replaces = request.options.replace
     written = {path: wanted[path] for path, state in states.items() if state == "new" or (state, replaces) == _OTHER}
     if not request.options.dry_run:
+        about: dict[str, JsonValue] = {"files": len(written), "replaced": sum(states[one] != "new" for one in written)}
+        await recorded(context, "project.imported", request.file.name, about, request.call)
         await asyncio.to_thread(_write, context.project, written)
-        details: dict[str, JsonValue] = {
-            "files": len(written),
-            "replaced": sum(states[one] != "new" for one in written),
-        }
-        context.audit.record("project.imported", subject=request.file.name, details=details, call=request.call)
     things = [_thing(path, state, replaces=replaces) for path, state in sorted(states.items())]
     return ImportReport(things=things, **_notes(written, settings, len(files) - len(wanted)))
 
@@ -147,18 +162,17 @@ def _files(request: ImportRequest) -> dict[str, bytes]:
     if request.kind == "project-folder":
         if request.file.name != PROJECT_FILE:
             raise InvalidInput(f"{request.file.name} holds what a {PROJECT_FILE} does: import the folder of a project")
-        return {**request.file.beside, PROJECT_FILE: request.file.content}
+        return _checked({**request.file.beside, PROJECT_FILE: request.file.content}, request.file.name)
     archive = read_model(ProjectArchive, request.object(), request.file.name)
     if len(archive.files) > MAX_FILES:
         raise InvalidInput(f"{request.file.name} holds more than {MAX_FILES:,} files")
-    found: dict[str, bytes] = {}
-    for path, content in archive.files.items():
-        if not is_inside(path) or is_left_out(path):
-            raise InvalidInput(
-                f"{request.file.name} holds the path {path!r:.200}, which leads out of it or is none of a project"
-            )
-        found[path] = _content(path, content)
-    return found
+    return {path: _content(path, one) for path, one in _checked(archive.files, request.file.name).items()}
+
+
+def _checked(files: dict[str, T], name: str) -> dict[str, T]:
+    if (path := next((one for one in files if not _is_path(one)), None)) is not None:
+        raise InvalidInput(f"{name} holds the path {path!r:.200}, which leads out of it or is none of a project")
+    return files
 
 
 def _content(path: str, content: JsonValue) -> bytes:
@@ -174,15 +188,18 @@ def _is_wanted(path: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(path, one) for one in patterns)
 
 
-def _settings_in(content: bytes) -> list[str]:
+def _project_file(content: bytes) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(content[:_MOST_SETTINGS]) or {}
-    except (yaml.YAMLError, RecursionError):
-        return []
-    settings = found.get("settings") if isinstance(found, dict) else None
-    return sorted(map(str, settings)) if isinstance(settings, dict) else []
+        found = yaml.safe_load(content[:_MOST_SETTINGS])
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _settings_in(content: bytes) -> list[str]:
+    return sorted(map(str, found)) if isinstance(found := _project_file(content).get("settings"), dict) else []
 
 
 def _compared(root: Path, files: Mapping[str, bytes]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,50 @@ async def test_an_archive_of_a_project_comes_as_its_folder_does(imports: Imports
     assert [(thing.id, thing.state) for thing in came.things] == [("tools/b.tool.json", "new")]
 
 
+async def test_what_leaves_has_no_secret_however_its_file_is_written(tmp_path: Path) -> None:
+    keyed, settings = json.dumps(KEYED), "settings:\n  extensions.acme.place: of-the-operator\n"
+    async with Host(tmp_path / "one", sample=True) as host, served(host) as site:
+        workflows = host.project.folder("workflows")
+        workflows.joinpath("comments.json").write_text(f"// mine\n{keyed}")
+        workflows.joinpath("mark.json").write_bytes(b"\xef\xbb\xbf" + keyed.encode())
+        workflows.joinpath("half.json").write_bytes(keyed.replace('"edges"', '"note": "\\ud800", "edges"').encode())
+        host.project.root.joinpath("tavern.yaml").write_text(f"description: Zum Bären.\n{settings}# key: k-1\n")
+        whole = await (await site.get("/api/project-archive")).json()
+        for name in ("comments", "mark", "half"):
+            assert "k-1" not in (text := whole["files"][f"workflows/{name}.json"]) and MASK in text
+        own = whole["files"]["tavern.yaml"]
+        assert "Zum Bären." in own and "extensions.acme.place" in own
+        assert "of-the-operator" not in own and "k-1" not in own, "settings do not come, so their values stay"
+        for content in (keyed[:-1].encode(), keyed.encode("utf-16"), b'{"a":' + b"[" * 5000):
+            workflows.joinpath("broken.json").write_bytes(content)
+            refusal = await site.get("/api/project-archive")
+            assert (refusal.status, "leave out workflows/" in (await refusal.json())["detail"]) == (400, True)
+            assert (await site.get("/api/project-archive?parts=agents")).status == 200
+
+
+async def test_a_name_that_no_import_takes_is_refused_at_the_export(tmp_path: Path) -> None:
+    async with Host(tmp_path / "one") as host, served(host) as site:
+        for name in (b"a\xff", b"a\nb", b"a\\b"):
+            made = Path(os.fsdecode(os.fsencode(host.project.folder("files")) + b"/" + name))
+            made.parent.mkdir(exist_ok=True)
+            made.write_text("")
+            refusal = await site.get("/api/project-archive")
+            assert (refusal.status, "rename it" in (await refusal.json())["detail"]) == (400, True)
+            made.unlink()
+        assert (await site.get("/api/project-archive")).status == 200
+
+
+async def test_the_audit_log_has_an_import_before_its_first_file(tmp_path: Path) -> None:
+    async with Host(tmp_path / "one") as host, served(host) as site:
+        host.project.folder("files").mkdir(exist_ok=True)
+        host.project.folder("files").joinpath("b").write_text("before")
+        host.project.private.joinpath("replaced").write_text("in the way of copies")
+        sent = archive(files__a="x", files__b="y")
+        assert (await site.post("/api/imports?name=p.json&replace=true", json=sent)).status == 400
+        assert host.project.folder("files").joinpath("a").exists(), "it ended half-way"
+        assert "project.imported" in [one["action"] for one in await (await site.get("/api/audit")).json()]
+
+
 async def test_what_is_no_project_writes_nothing(imports: Imports, tmp_path: Path) -> None:
     root = imports.host.project.root
     (tmp_path / "elsewhere").mkdir()
@@ -98,6 +143,9 @@ async def test_what_is_no_project_writes_nothing(imports: Imports, tmp_path: Pat
         "out": (archive(**{"../x": ""}), "leads out of it or is none"),
         "absolute": (archive(**{"/x": ""}), "leads out of it or is none"),
         "hidden": (archive(**{".tavern/grants.json": ""}), "leads out of it or is none"),
+        "another case": (archive(**{"Tavern.yaml": "settings: {}"}), "none of a project"),
+        "deep": (archive(**{"a/" * 60 + "x": ""}), "none of a project"),
+        "long": (archive(**{"zz/" + "é" * 200: "", "files/a": ""}), "none of a project"),
         "through a link": (archive(linked__x=""), "cannot be written here"),
         "a folder is there": (archive(files__folder=""), "a folder or link here"),
         "both": (archive(files__new="", files__new__a=""), "a file and a folder in it"),
