@@ -13,7 +13,7 @@ from typing import Any
 
 from tavern_host.contracts.plugins import MANIFEST, HookImplInfo, Problem
 
-_dict_of_class = type.__dict__["__dict__"].__get__
+_dict_of_class, _bases_of_class = (type.__dict__[name].__get__ for name in ("__dict__", "__mro__"))
 _PREFIX = "tavern_"
 """How the names of the host's hooks begin, and no other function's that stands in a plugin's package."""
 
@@ -52,8 +52,9 @@ def _options(value: Any) -> dict[str, Any] | None:
     """Return what `@hookimpl` left on a value; none of a value's own code runs."""
     if type(value) is FunctionType:  # as most: all of a namespace is looked at at each load
         options = value.__dict__.get("tavern_impl")
-    elif isinstance(value, type):
-        options = _dict_of_class(value).get("tavern_impl")
+    elif issubclass(type(value), type):  # `isinstance` would ask what a value, such as a proxy, says that it is
+        known = map(_dict_of_class, _bases_of_class(value))
+        options = next((one["tavern_impl"] for one in known if "tavern_impl" in one), None)
     else:
         options = inspect.getattr_static(value, "tavern_impl", None)
     return options if isinstance(options, dict) else None
@@ -100,7 +101,7 @@ def _members(package: ModuleType, modules: Collection[ModuleType]) -> Iterator[t
             continue  # as nearly all modules: this runs at each load
         if _is_of_another(module, package):
             continue
-        own = [(name, value) for name, value in known.items() if isinstance(value, FunctionType | type)]
+        own = [(name, value) for name, value in known.items() if issubclass(type(value), FunctionType | type)]
         for name, value in own:
             if value.__module__ == module.__name__:
                 yield name, value

@@ -82,16 +82,16 @@ def remove_unfinished(root: Path) -> None:
         _remove_below(folder)
 
 
-def _remove_below(folder: OpenFolder) -> None:
+def _remove_below(folder: OpenFolder, levels: int = 100) -> None:
     with folder.scan() as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
         with contextlib.suppress(OSError):  # somebody writes it, it is no file, or gone
             if not is_folder and name.startswith(TEMPORARY):
                 _remove_unlocked(folder, name)
-            elif is_folder and name not in _PASSED_OVER:
-                with folder.folder(name) as inner:
-                    _remove_below(inner)
+            elif is_folder and levels and name not in _PASSED_OVER:
+                with folder.folder(name) as inner:  # each level is open meanwhile
+                    _remove_below(inner, levels - 1)
 
 
 def _remove_unlocked(folder: OpenFolder, name: str) -> None:

@@ -418,8 +418,27 @@ def with_modules(tmp_path: Path, code: str, **modules: str) -> Path:
 
 
 GUARD = "hook:server:workflow:before-execute"
+BELOW = "tavern_before_execute(A)"
 BEFORE = "def tavern_before_execute(request):\n    return Veto(reason='no')\n"
 METHOD = f"@hookimpl\n{BEFORE}".replace("\n", "\n    ")
+
+
+async def test_a_value_that_says_of_itself_what_it_is_is_not_asked(tmp_path: Path) -> None:
+    """Such as the proxies of web frameworks, which raise outside of a request, and mocks."""
+    code = """
+class Proxy:
+    def __init__(self, answer): self.__dict__["answer"] = answer
+    @property
+    def __class__(self): return self.answer()
+    def __getattr__(self, name): raise RuntimeError("outside of a request")
+
+def fails(): raise RuntimeError("outside of a request")
+
+request, kind = Proxy(fails), Proxy(lambda: type)
+"""
+    folder = with_modules(tmp_path, f"@hookimpl\n{BEFORE}{code}")
+    async with host_with(tmp_path / "p", folder) as host:
+        assert host.plugin("acme").state is PluginState.STARTED, problems_of(host)
 
 
 async def test_what_looks_like_a_hookimpl_and_is_never_called_is_refused(tmp_path: Path) -> None:
@@ -433,6 +452,12 @@ async def test_what_looks_like_a_hookimpl_and_is_never_called_is_refused(tmp_pat
         ("in a module", "from . import guard", {"guard": f"@hookimpl\n{BEFORE}"}, "tavern_before_execute: it is"),
         ("of a class in a module", "from . import guard", {"guard": f"class G:\n    {METHOD}"}, "G.tavern_before_ex"),
         ("no function", "@hookimpl\nclass tavern_before_execute: pass", {}, "tavern_before_execute: a hookimpl is"),
+        (
+            "of a class below",
+            f"@hookimpl\nclass A: pass\nclass {BELOW}: pass\ndel A",
+            {},
+            "tavern_before_execute: a hookimpl is",
+        ),
     ]
     with Failures() as failures:
         for number, (name, code, modules, complaint) in enumerate(rows):

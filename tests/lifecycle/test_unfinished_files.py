@@ -26,6 +26,21 @@ def test_a_file_that_is_being_written_stays(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["done"]
 
 
+def test_folders_may_lie_in_each_other_as_deep_as_they_want(tmp_path: Path) -> None:
+    (tmp_path / ".tavern-writing-0").write_text("x")
+    opened = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(600):
+        os.mkdir("a", dir_fd=opened)
+        inner = os.open("a", os.O_RDONLY, dir_fd=opened)
+        os.close(opened)
+        opened = inner
+    os.close(opened)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / ".tavern-writing-1").write_text("x")
+    remove_unfinished(tmp_path)
+    assert not [*tmp_path.glob(".tavern-writing-*"), *tmp_path.glob("b/.tavern-writing-*")]
+
+
 def test_links_are_not_followed_and_not_removed(tmp_path: Path) -> None:
     outside, inside = tmp_path / "outside", tmp_path / "inside"
     for folder in (outside, inside):
