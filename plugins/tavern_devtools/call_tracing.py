@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from textwrap import shorten
 from time import perf_counter
 from typing import Any
 
@@ -62,7 +63,7 @@ class Tracer:
 
     def _failure(self, name: str, error: BaseException) -> dict[str, JsonValue]:
         place = self._place_of(name, error)
-        said = one_line(describe(error))[:LONGEST] or type(error).__name__
+        said = shortened(describe(error)) or type(error).__name__
         return {"error": said, **({"file": place.file, "line": place.line} if place and place.file else {})}
 
     async def follow(self) -> AsyncIterator[Event | Gap]:
@@ -102,6 +103,11 @@ def calls_of(manager: Any, name: str, make_bus: Callable[[], Any], place_of: Pla
         raise Conflict(f"{name} is not loaded, so nothing of it is called{why}")
     known = manager.services.boundary.observers.get(name)
     return (known if isinstance(known, Tracer) else Tracer(manager, name, make_bus(), place_of)).follow()
+
+
+def shortened(text: str) -> str:
+    """Return the first words of what an error says. None is cut: a part of a secret is masked nowhere."""
+    return shorten(one_line(text[: 2 * LONGEST]), LONGEST, placeholder=" …")
 
 
 def shortly(value: Any) -> str:

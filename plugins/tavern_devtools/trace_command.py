@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from tavern_devtools.call_tracing import shortened
 from tavern_host import PLUGINS, CommandOutput, InvalidInput, PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.errors import ServiceUnavailable, one_line
@@ -19,8 +20,6 @@ from tavern_tools.api.tools import TOOL_MANAGER, ToolFilter
 WAITING = 64
 """How many entries may wait for the terminal before what follows the plugin waits, and then loses the oldest."""
 _TOOL = "TOOL_CALL_UPDATE"
-_LONGEST = 300
-"""How many characters of an error are shown."""
 
 
 async def trace(arguments: dict[str, JsonValue], context: PluginContext) -> AsyncIterator[CommandOutput]:
@@ -66,7 +65,7 @@ def _of_event(item: Event | Gap, plugin: str, tools: frozenset[str]) -> dict[str
     payload, about = item.payload, {"time": item.time.isoformat(), "plugin": plugin}
     if item.type == _TOOL and payload.get("toolId") in tools and payload.get("status") != "running":
         error = payload.get("error")
-        said = {"error": str(error.get("message", ""))[:_LONGEST]} if isinstance(error, dict) else {}
+        said = {"error": shortened(str(error.get("message", "")))} if isinstance(error, dict) else {}
         ended = {"result": payload.get("status"), **said}
         who = {"caller": payload.get("caller"), "ms": payload.get("durationMs")}
         return {**about, "kind": "tool", "name": payload["toolId"], **who, **ended}

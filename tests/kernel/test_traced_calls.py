@@ -102,6 +102,20 @@ async def test_followers_see_how_each_call_ended(tmp_path: Path, placement: Any)
         assert [entry.subject for entry in host.audit.store.tail(50) if entry.action == "plugin.traced"] == ["acme"] * 2
 
 
+async def test_no_secret_is_cut_in_what_an_error_says(tmp_path: Path) -> None:
+    secret = "sk-0123456789abcdefghijklmnopqrstuv"
+    said = f'raise ValueError("word " * 55 + "{secret} and more " * 30)'
+    folder = make_plugin(tmp_path, "acme", CODE.replace('raise ValueError("even number")', said), hooked=HOOKED)
+    async with host_with(tmp_path / "p", folder) as host:
+        (follower,) = await _followers(host, 1)
+        await _run(host)
+        with pytest.raises(Vetoed):
+            await _run(host)
+        error = (await follower.said(2))[1]["error"]
+        assert len(error) <= 300 and "word word" in error and "sk-01" not in error.replace(secret, "")
+        await follower.stop()
+
+
 async def test_a_reloaded_plugin_is_followed_still(tmp_path: Path) -> None:
     folder = make_plugin(tmp_path / "p" / "plugins", "acme", CODE, hooked=HOOKED)
     async with Host(tmp_path / "p", trust=["acme"]) as host:
