@@ -124,6 +124,14 @@ async def test_entities_neither_read_files_nor_grow(make_host: MakeHost, site: S
     assert "root:" not in text
 
 
+async def test_what_stands_before_a_feed_cannot_hold_the_host_up(make_host: MakeHost, site: Site) -> None:
+    site.pages = {"/a": rss(("1", "One", "")), "/b": rss(("2", "Two", ""), head="\n<!ENTITY " * 3_000)}
+    async with make_host(settings=site.settings("/a", "/b")) as host:
+        result: Any = (await read(host)).structured
+    (problem,) = result["problems"]
+    assert (result["new"], "/b: what is there is no RSS or Atom feed" in problem) == (1, True)
+
+
 async def test_the_trigger_is_off_until_somebody_enables_it_and_runs_the_workflow(
     make_host: MakeHost, site: Site
 ) -> None:

@@ -31,6 +31,9 @@ SECONDS = aiohttp.ClientTimeout(total=30)
 MOST_BYTES = 5_000_000
 MOST_ITEMS = 500
 MOST_CHARACTERS = 20_000
+LONGEST_HEAD = 8_000
+"""How many bytes may stand before the first element: feedparser's time for them grows with their square, and all of
+Python waits for its regular expressions."""
 PAGE = 1000
 
 
@@ -94,7 +97,11 @@ def _entries(feed: str, body: bytes) -> dict[str, KnowledgeEntry]:
     the document expand, and what is no proper XML is read with plain entities alone.
     """
     import feedparser
+    from feedparser.encodings import convert_to_utf8
 
+    body = convert_to_utf8({}, body, {})
+    if not re.search(rb"<\w", body[:LONGEST_HEAD]):
+        raise ServiceUnavailable("what is there is no RSS or Atom feed")
     read: Any = feedparser.parse(io.BytesIO(body))  # bytes by themselves would be taken for the name of a file
     if not read.version:
         raise ServiceUnavailable("what is there is no RSS or Atom feed")
