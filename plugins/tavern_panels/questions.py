@@ -55,7 +55,7 @@ async def answer(run_id: str, said: PanelAnswer, call: CallContext, context: Plu
     if question.kind == "file":
         if said.file is None:
             raise InvalidInput("the answer is a file: give it as a Blob")
-        name = PurePosixPath(said.name.replace("\\", "/")).name
+        name = PurePosixPath(said.name.replace("\\", "/")).name or "file"
         files = context.services.get(PROJECT_FILES)
         given = (await files.write_blob(f"answers/{question.id}/{name}", said.file, call=call)).path
     await tools.decide(question.id, "approve", arguments={"answer": given}, call=call)

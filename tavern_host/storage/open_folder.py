@@ -231,6 +231,8 @@ class _ByPath(OpenFolder):
 
     def _at(self, name: str) -> Path:
         """Return the path of an entry, once it is sure that the folder is the one that was opened."""
+        if name.endswith((".", " ")) or {*name} & {*":/\\"}:  # drives, streams, and other names of one file
+            raise OSError(errno.EINVAL, "this system has no such name", name)
         if _identity(_no_link(self._path)) != self._identity:
             raise OSError(errno.ELOOP, "another folder took its place", str(self._path))
         return self._path / name

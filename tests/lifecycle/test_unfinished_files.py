@@ -37,6 +37,9 @@ def test_folders_may_lie_in_each_other_as_deep_as_they_want(tmp_path: Path) -> N
     os.close(opened)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / ".tavern-writing-1").write_text("x")
+    for left in (tmp_path, tmp_path / "b"):
+        for one in left.glob(".tavern-writing-*"):
+            os.utime(one, (0, 0))
     remove_unfinished(tmp_path)
     assert not [*tmp_path.glob(".tavern-writing-*"), *tmp_path.glob("b/.tavern-writing-*")]
 

@@ -82,7 +82,10 @@ async def test_a_guest_answers_what_an_agent_of_a_panel_asks(desk: Desk) -> None
     assert said_so_far[-1]["run"] == run["id"], "a page that is loaded now finds the run that asks"
     assert (await desk.ask("eve", "POST", path, {"question": file["id"], "answer": "tavern.yaml"}))[0] == 400
     sent = await desk.site.request("POST", "/api/blobs", headers=desk.headers["eve"], data=io.BytesIO(b"\x89PNG"))
-    said = {"question": file["id"], "file": await sent.json(), "name": "../../me.png"}
+    said = {"question": file["id"], "file": await sent.json(), "name": ".."}
+    assert (await desk.ask("eve", "POST", path, said))[0] == 400
+    assert not (desk.host.project.folder("files") / "answers").exists()
+    said["name"] = "../../me.png"
     assert (await desk.ask("eve", "POST", path, said))[0] == 200
 
     async def ended() -> Any:
