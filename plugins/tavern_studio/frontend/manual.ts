@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 
 const DOCS = new URL("../../../docs/", import.meta.url).pathname;
+const PICTURE = /!\[([^\]]*)\]\(([^):]+\.(?:svg|webp))\)/g;
 const ROW = /^\| \[(?<title>.+?)\]\((?<target>[^)]+)\) \| (?<about>.*) \|$/;
 
 /** The groups of an index, each with its rows. */
@@ -31,13 +32,10 @@ function textOf(page: string): string {
   return text
     .replace(/^<!--[\s\S]*?-->\n/gm, "")
     .replace(/^(English|\[English\]).*简体中文.*\n\n?/m, "")
-    .replace(/!\[([^\]]*)\]\(([^)]+\.svg)\)/g, (_, about: string, file: string) => {
-      const drawn = readFileSync(join(DOCS, dirname(page), file));
-      return `![${about}](data:image/svg+xml;base64,${drawn.toString("base64")})`;
-    });
+    .replace(PICTURE, (_, about: string, file: string) => `![${about}](picture:${join(dirname(page), file)})`);
 }
 
-/** All that the page's manual shows, as JSON. */
+/** All that the page's manual shows, as a module: its pictures become files of their own beside the bundle. */
 export function manual(): string {
   const [english, chinese] = ["README.md", "zh/README.md"].map(groupsOf);
   const groups = english!.map((group, index) => ({
@@ -54,5 +52,13 @@ export function manual(): string {
     const zh = existsSync(join(DOCS, "zh", `${page}.md`)) ? { zh: textOf(`zh/${page}`) } : {};
     return [page, { en: textOf(page), ...zh }] as const;
   });
-  return JSON.stringify({ groups, pages: Object.fromEntries(pages) });
+  const text = JSON.stringify({ groups, pages: Object.fromEntries(pages) });
+  const pictures = [...new Set([...text.matchAll(/\(picture:([^)\s]+)\)/g)].map(([, file]) => file!))];
+  const imports = pictures.map((file, at) => `import p${at} from ${JSON.stringify(`${join(DOCS, file)}?url`)};`);
+  const addresses = pictures.map((file, at) => `${JSON.stringify(file)}: p${at}`).join(", ");
+  return `${imports.join("\n")}
+const pictures = { ${addresses} };
+const placed = (_, one) =>
+  typeof one === "string" ? one.replace(/\\(picture:([^)\\s]+)\\)/g, (_, file) => \`(\${pictures[file]})\`) : one;
+export default JSON.parse(${JSON.stringify(text)}, placed);`;
 }

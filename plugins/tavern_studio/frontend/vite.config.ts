@@ -28,7 +28,7 @@ function documentation() {
   return {
     name,
     resolveId: (id: string) => (id === name ? `\0${name}` : undefined),
-    load: (id: string) => (id === `\0${name}` ? `export default JSON.parse(${JSON.stringify(manual())})` : undefined),
+    load: (id: string) => (id === `\0${name}` ? manual() : undefined),
   };
 }
 
@@ -55,6 +55,7 @@ export default defineConfig({
       },
     },
   },
+  server: { fs: { allow: [".", "../../../docs/pictures"] } },
   // One environment for all files, which leave nothing behind in it: a new one for each would take most of the time.
   test: { environment: "happy-dom", isolate: false, include: ["tests/**/*.test.ts"] },
 });

@@ -19,9 +19,10 @@ WIDE = {"locale": "en", "viewport": {"width": 1280, "height": 800}}
 T = TypeVar("T")
 
 
-async def read_until(holds: Callable[[T], bool], read: Callable[[], Awaitable[T]]) -> T:
-    """Read what a page shows, which may not be complete yet, until it holds; return what was read last."""
-    for _ in range(WAIT // 50):
+async def read_until(holds: Callable[[T], bool], read: Callable[[], Awaitable[T]], within: int = WAIT) -> T:
+    """Read what a page shows, which may not be complete yet, until it holds, for at most so many milliseconds; return
+    what was read last."""
+    for _ in range(within // 50):
         if holds(found := await read()):
             break
         await asyncio.sleep(0.05)

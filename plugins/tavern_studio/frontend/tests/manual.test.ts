@@ -40,6 +40,17 @@ test("links lead to routes, to headings that are there, and to no file that is n
   expect(drawn("checks/hooks", "[a](../tools.md) [b](description.md)")).toContain('href="#/docs/checks/description"');
 });
 
+test("pictures are there, with words for those who do not see them", () => {
+  const shown = Object.entries(manual.pages).flatMap(([page, { en }]) =>
+    [...drawn(page, en).matchAll(/<img src="([^"]+)" alt="([^"]*)"/g)].map(([, from, words]) => [from!, words!]),
+  );
+  expect(shown.length).toBeGreaterThanOrEqual(8);
+  for (const [from, words] of shown) {
+    expect(from).toMatch(/^(data:image\/svg|.*\/pictures\/.+\.(svg|webp)$)/);
+    expect(words!.length, from).toBeGreaterThan(20);
+  }
+});
+
 test("headings are named as links call them, and code has none", () => {
   const nameOf = naming();
   expect(["A `b` c!", "A b c", "什么 是"].map(nameOf)).toEqual(["a-b-c", "a-b-c-1", "什么-是"]);
