@@ -40,7 +40,8 @@ async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
         yield CommandOutput(kind="text", text=f"  {line}")
     yield CommandOutput(kind="message", text="\nTo give it to others, who decide what it may do when they install it:")
     wheel = f"dist/{plugin.package}-0.1.0-py3-none-any.whl"
-    for line in ("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}", f"tavern plugins install {wheel}"):
+    last = (f"pip uninstall {plugin.name}  # which `pip install -e` has put here", f"tavern plugins install {wheel}")
+    for line in ("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}", *last):
         yield CommandOutput(kind="text", text=f"  {line}")
     yield CommandOutput(kind="result", data={"name": plugin.name, "folder": str(folder), "files": [*plugin.files]})
 

@@ -280,7 +280,8 @@ def _check_distribution(
     if before is not None and name not in (None, before.distribution):
         raise InvalidInput(f"{name} is not {before.distribution}: `tavern plugins install` takes it")
     if name is not None and name in here:
-        raise Conflict(f"{name} {here[name]} is in the environment of the host: change it there, with pip or uv")
+        there = f"{name} {here[name]} is in the environment of the host"
+        raise Conflict(f"{there}: change it there, or uninstall it there first, with pip or uv")
     if before is None and name is not None and name in known:
         plugin = known[name].plugins[0]
         raise Conflict(f"{name} {known[name].version} is installed: `tavern plugins upgrade {plugin}`")

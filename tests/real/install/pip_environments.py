@@ -50,7 +50,7 @@ class Environment:
 
     def python(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run the environment's interpreter, which has to succeed."""
-        return must_run(self.root / "bin" / "python", *arguments, cwd=self.root.parent, **self._variables())
+        return must_run(self.root / "bin" / "python", *arguments, cwd=self.root.parent, **self.variables())
 
     def tavern(self, *arguments: str | Path) -> Any:
         """Run a `tavern` command that has to succeed; return its `--json`."""
@@ -58,7 +58,7 @@ class Environment:
 
     def refused(self, *arguments: str | Path) -> str:
         """Run a `tavern` command that is a mistake; return its error."""
-        done = run(self.root / "bin" / "tavern", *arguments, cwd=self.root.parent, **self._variables())
+        done = run(self.root / "bin" / "tavern", *arguments, cwd=self.root.parent, **self.variables())
         assert (done.returncode, done.stdout) == (2, "")
         return done.stderr
 
@@ -67,5 +67,6 @@ class Environment:
         done = self.python("-v", self.root / "bin" / "tavern", *arguments, "--json")
         return set(re.findall(r"^import '([\w.]+)' #", done.stderr, re.MULTILINE)), json.loads(done.stdout)
 
-    def _variables(self) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
+        """Return the variables that keep what is decided beside the environment."""
         return {f"TAVERN_{kind}_DIR": str(self.root.parent / kind.lower()) for kind in ("CONFIG", "STATE", "DATA")}
