@@ -212,7 +212,9 @@ class _Asking:
     def _runtime(self) -> None:
         runtime = self._manifest.runtime
         for host in dict.fromkeys(runtime.network):
-            self._want(f"network:{host}", "intercept", f"Reach {host} from a process of its own.")
+            text = f"Reach {host} from a process of its own."
+            any_host = "Reach any public host from a process of its own."
+            self._want(f"network:{host}", "intercept", any_host if host == "*" else text)
         for path in dict.fromkeys(runtime.files.read):
             self._want(f"files.read:{path}", "intercept", f"Read {path} from a process of its own.")
         for path in dict.fromkeys(runtime.files.write):

@@ -85,7 +85,7 @@ async def test_what_stands_in_host_yaml_and_the_hosts_own_are_not_placed_otherwi
 
 
 def test_what_a_process_reaches_and_sees_is_asked_for_as_permissions(tmp_path: Path) -> None:
-    asked = {"network": ["api.example.com"], "files": {"read": ["notes"], "write": ["/srv/acme"]}}
+    asked = {"network": ["api.example.com", "*"], "files": {"read": ["notes"], "write": ["/srv/acme"]}}
     write_whole(tmp_path / "project" / "plugins" / "acme", "acme", {"__init__.py": "pass\n"}, runtime=asked)
     host = Host(tmp_path / "project", create=True)
     host.link()
@@ -93,4 +93,6 @@ def test_what_a_process_reaches_and_sees_is_asked_for_as_permissions(tmp_path: P
     named = {one.name: (one.level, one.granted) for one in plugin.permissions}
     wanted = ["network:api.example.com", "files.read:notes", "files.write:/srv/acme"]
     assert [named[name] for name in wanted] == [("intercept", False)] * 3
+    (anywhere,) = [one for one in plugin.permissions if one.name == "network:*"]
+    assert anywhere.description == "Reach any public host from a process of its own."
     assert plugin.state is PluginState.NEEDS_REVIEW
