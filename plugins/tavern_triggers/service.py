@@ -117,6 +117,8 @@ class Triggers(TriggerManager):
             begun = moment(kept.begun)
             assert due is not None and begun is not None
             about["next"] = [due, *coming(plan, begun, due, _SHOWN - 1)]
+        if kept.is_on:
+            about["reason"] = about["reason"] or self.watcher.faults.get(id, "")
         return TriggerState.model_validate({**about, "status": "on" if kept.is_on else "off"})
 
     # --- changing ---------------------------------------------------------------------------------

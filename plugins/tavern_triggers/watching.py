@@ -93,7 +93,8 @@ class Watcher:
         self._hearing: asyncio.Task[None] | None = None
         self._polls: dict[str, asyncio.Task[None]] = {}
         self._polled: dict[str, float] = {}
-        self._told: dict[str, str] = {}
+        self.faults: dict[str, str] = {}
+        """Why triggers that are on could not look the last time, by id."""
         self._changes = WatchedFiles("")
         self._seen: dict[str, _Seen] = {}
 
@@ -238,14 +239,18 @@ class Watcher:
             if (current := await self._store.watch(kept.id)) is not None and current.is_on:
                 async with asyncio.timeout(_POLL_SECONDS):
                     await look(current)
+            self.faults.pop(kept.id, None)
         except TimeoutError:
-            self._context.log.warning("the trigger %s found nothing within %g s", kept.id, _POLL_SECONDS)
+            self._failed(kept.id, f"found nothing within {_POLL_SECONDS:g} s")
         except Exception as error:  # a plugin's code may raise anything
-            if self._told.get(kept.id) != (said := describe(error)):
-                self._context.log.warning("the trigger %s cannot look: %s", kept.id, said)
-            self._told[kept.id] = said
+            self._failed(kept.id, f"cannot look: {describe(error)}")
         finally:
             del self._polls[kept.id]
+
+    def _failed(self, id: str, fault: str) -> None:
+        if self.faults.get(id) != fault:
+            self._context.log.warning("the trigger %s %s", id, fault)
+        self.faults[id] = fault
 
     async def _look_at_files(self, kept: KeptTrigger) -> None:
         config, folder = cast(ChangedFile, config_of(kept.trigger)), self._context.project.folder("files")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -60,5 +61,14 @@ async def test_what_a_plugin_finds_fires_once_and_one_that_hangs_or_fails_delays
         await let_pass(10)
         assert bench.marks() == ["a-after-", "b-after-a"]
         assert [kind.plugin for kind in await bench.triggers.kinds() if kind.name == "acme:mail"] == ["acme"]
+        said = {one.id: one.reason for one in await bench.triggers.list_triggers() if one.status == "on"}
+        assert re.fullmatch(r"cannot look: .*RuntimeError: no mail today", said.pop("fails"))
+        assert said == {"hangs": "", "mail": ""}
+        mails.unlink()
+        await let_pass(4)
+        assert "FileNotFoundError" in (await bench.triggers.get("mail")).reason
+        mails.write_text(json.dumps(["a", "b"]))
+        await let_pass(4)
+        assert (await bench.triggers.get("mail")).reason == ""
         with pytest.raises(InvalidInput, match="folder"):
             await bench.save("bad", "acme:mail", {})

@@ -136,8 +136,9 @@ class Firing(Model):
 
 
 class TriggerState(Model):
-    """A trigger as it stands. It is `on`; `off`, for a `reason` if there is one; `changed` where the file is another
-    than was enabled, which keeps it from firing; or `broken`, with what is wrong as the reason.
+    """A trigger as it stands. It is `on`, with why it could not look the last time as the `reason`; `off`, for a reason
+    if there is one; `changed` where the file is another than was enabled, which keeps it from firing; or `broken`, with
+    what is wrong as the reason.
 
     `by` is whose behalf it fires on: who enabled it. `next` are up to three times to come, of a schedule; `address` is
     that of a webhook, without its secret; `running` counts firings that have not ended. `plugin` is the one that it
