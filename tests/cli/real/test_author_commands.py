@@ -102,7 +102,8 @@ def test_it_is_said_what_was_written(tmp_path: Path) -> None:
     commands = [line.strip() for line in lines[lines.index("  cd inn") :] if line.startswith("  ")]
     assert commands == [
         *("cd inn", "pip install -e '.[test]'", "pytest", "tavern plugins check .", "tavern --dev acme_inn serve"),
-        *("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}", f"tavern plugins install {wheel}"),
+        *("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}"),
+        *("pip uninstall acme-inn  # which `pip install -e` has put here", f"tavern plugins install {wheel}"),
     ]
     assert (tmp_path / "inn" / "LICENSE").read_text() == "mine"
 
