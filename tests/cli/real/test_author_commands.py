@@ -190,7 +190,8 @@ async def test_nothing_is_wrong_with_plugins_that_are_in_order() -> None:
         for where in ("plugins/*", "contrib/*/*")
         for path in sorted(STUDIO.parents[1].glob(f"{where}/plugin.yaml"))
     ]
-    folders = [path.parent for path in manifests]
+    # git-workflows overrides what my-awesome-plugin does too; tests/cli/test_examples.py checks it alone
+    folders = [path.parent for path in manifests if path.parent.name != "git_workflows"]
     assert len(folders) > 30
     with inspected([Candidate(folder, str(folder)) for folder in folders]) as inspection, Failures() as failures:
         for folder, report in zip(folders, await inspection.reports(imports=True), strict=True):
