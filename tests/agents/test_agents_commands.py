@@ -190,5 +190,5 @@ def test_a_conversation_is_carried_to_another(tavern: Tavern) -> None:
         (("branch", "c2", "old", "--delete"), 2, "activate another"),
         (("branch", "c2", "--delete"), 2, "the name of the branch is missing"),
         (("branch", "c2", "old", "--delete", "--rename", "x"), 2, "give one of"),
-        (("import", str(tavern.root / "tavern.yaml")), 2, "$.branches: Field required"),
+        (("import", str(tavern.root / "tavern.yaml")), 2, "`tavern import tavern.yaml` takes it"),
     )
