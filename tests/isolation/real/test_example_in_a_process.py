@@ -17,12 +17,13 @@ EXAMPLES = {
     "image-nodes": (["tests/real/test_image_nodes.py"], 6),
     "my-awesome-plugin": (["tests/test_greeting.py", "tests/test_node_and_tool.py", "tests/test_versions.py"], 26),
     "rss-to-knowledge": (["tests"], 3),
+    "speech": (["tests"], 3),
     "sql-query": (["tests"], 12),
     "telegram-bridge": (["tests"], 3),
     "web-search": (["tests"], 3),
 }
 """Which tests of an example are run, and how many there are at least. Code-reviewer and warm-theme have no code."""
-ALIKE = {"calendar-trigger", "image-generation", "rss-to-knowledge", "sql-query", "web-search"}
+ALIKE = {"calendar-trigger", "image-generation", "rss-to-knowledge", "speech", "sql-query", "web-search"}
 """Those that cross to their process only as others of these do."""
 
 

@@ -1,0 +1,1 @@
+"""Speaks texts; what it does is in `nodes/say.py`."""

@@ -1,0 +1,1 @@
+"""The plugin's nodes: every `@node` in this package is one."""
