@@ -157,7 +157,10 @@ def make_lock_file(path: Path) -> None:
     """Make a lock file that no other user may open, so that none can lock it, and the folders above it."""
     make_folder(path.parent)
     with open_any(path.parent) as folder:
-        handle = folder.open(path.name, os.O_RDONLY | os.O_CREAT)
+        try:
+            handle = folder.open(path.name, os.O_RDONLY | os.O_CREAT)
+        except OSError as error:  # it names the file within its folder alone
+            raise OSError(error.errno, error.strerror, str(path)) from None
     try:
         system.set_mode(handle, 0o600)  # an older version let others read it
     finally:

@@ -63,12 +63,6 @@ _UNFIT = """() => {
     if (!isIt && !shownPart(over, box).isFixed && one.getClientRects().length === 1)
       faults.push(`covered by ${say(over)}: ${say(one)}`);
   }
-  for (const one of scope.querySelectorAll("main, section, div, aside, header, ul, form")) {
-    const over = one.scrollWidth - one.clientWidth;
-    if (!onCanvas(one) && seen(one) && over > 1 && one.clientWidth > 3 && !one.closest("[tabindex='0']") &&
-        ["auto", "scroll"].includes(getComputedStyle(one).overflowX))
-      faults.push(`scrolls sideways by ${over}: ${say(one)}`);
-  }
   const texts = [], walk = document.createTreeWalker(scope, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const [node, one] = [walk.currentNode, walk.currentNode.parentElement];

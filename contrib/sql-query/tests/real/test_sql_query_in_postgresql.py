@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tavern_host import TOOL_MANAGER
@@ -18,11 +20,18 @@ BECOME = "SELECT set_config('role', 'boss', false), query_to_xml('SELECT pg_ls_d
 DELETE = "DELETE FROM orders"
 
 
-async def test_nothing_is_changed_and_no_superuser_reads(make_host: MakeHost) -> None:
-    address = postgres.shared_server()
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(TABLES)
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of a server that no other test has changed."""
+    if postgres.programs() is None:
+        pytest.skip("PostgreSQL is not installed: apt install postgresql")
+    with postgres.postgres_server() as found:
+        with psycopg.connect(found, autocommit=True) as connection:
+            connection.execute(TABLES)
+        yield found
 
+
+async def test_nothing_is_changed_and_no_superuser_reads(make_host: MakeHost, address: str) -> None:
     async def asked(user: str, *questions: str) -> list[ToolResult]:
         settings = {"extensions.sql-query.dsn": address.replace("tavern@", f"{user}@")}
         async with make_host(settings=settings) as host:
@@ -33,6 +42,7 @@ async def test_nothing_is_changed_and_no_superuser_reads(make_host: MakeHost) ->
     changes = (DELETE, f"SELECT 1; {DELETE}", f"WITH gone AS ({DELETE} RETURNING id) SELECT * FROM gone")
     *refused, read = await asked("reader", *changes, "SELECT id FROM orders")
     assert all(one.error and "the database refused it" in one.error.message for one in refused)
+    assert read.error is None, read.error
     assert isinstance(read.structured, dict) and read.structured["rows"] == [[1]]
     for user in ("tavern", "member"):
         (one,) = await asked(user, BECOME)
