@@ -20,7 +20,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_030, "kernel": 16_980, "contracts": 2_615, "file": 450, "function": 60}
+MOST = {"core": 4_030, "kernel": 16_990, "contracts": 2_615, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
 of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25, 140, 146,
 150, 157, 166, 169, 181, 188 and 194 say why the kernel's is what it is."""
