@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from helpers.repetition import Failures, repetitions
+from helpers.systems import on_linux
 from helpers.tavern_project import Tavern
 
 from tavern_host import Host
@@ -77,6 +78,7 @@ async def check_refused(site: HttpClient, route: str, body: str, place: str) -> 
     assert len(told) < 1000
 
 
+@on_linux  # where no file is looked at once more for each call
 async def test_no_route_takes_what_no_wire_carries(tmp_path: Path) -> None:
     async with Host(project=Tavern(tmp_path / "project").root) as host, served(host) as site:
         rng = random.Random(7)
