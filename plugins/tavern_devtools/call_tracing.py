@@ -1,6 +1,6 @@
 """Follows the calls of one plugin of a running host: what `Plugins.trace` gives.
 
-Nothing is done for it while nobody follows, nor for the calls of other plugins: whoever follows first has the plugin's
+Nothing is done for it while nobody follows, nor for the calls of other plugins: the first who follows has the plugin's
 methods bound to views with an observer before them, and the last one who leaves has them bound without it.
 """
 

@@ -23,7 +23,6 @@ from pydantic import Field
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.wire import Model
 from tavern_host.storage.files import make_folder, unfinished
-from tavern_host.storage.open_folder import NO_LINK
 
 FORMAT = 1
 PROJECT, STATE = "project", "state"
@@ -124,11 +123,6 @@ def _check_names(archive: zipfile.ZipFile, contents: Contents) -> None:
 
 def _bad(archive: zipfile.ZipFile, why: str) -> InvalidInput:
     return InvalidInput(f"{archive.filename}: {why}")
-
-
-def private(path: str, flags: int) -> int:
-    """Open a file as `open` does, so that only this user may read it where it is new."""
-    return os.open(path, flags | NO_LINK, 0o600)
 
 
 def copy_in(archive: zipfile.ZipFile, name: str, source: BinaryIO) -> SavedFile:

@@ -23,7 +23,8 @@ from tavern_host.contracts.errors import Conflict, DeadlineExceeded, InvalidInpu
 from tavern_host.storage.confined_fs import is_text
 from tavern_host.storage.damage import OPENING
 from tavern_host.storage.files import TEMPORARY, locked
-from tavern_operations.archive import PROJECT, PROJECT_FILE, STATE, Contents, copy_in, private, write_list
+from tavern_host.storage.open_folder import open_private
+from tavern_operations.archive import PROJECT, PROJECT_FILE, STATE, Contents, copy_in, write_list
 
 BUSY_SECONDS = 30.0
 """How long others may keep the databases from being read at one moment."""
@@ -64,7 +65,7 @@ def make_backup(project: Project, folders: Folders, target: Path) -> Generator[C
     contents = Contents(version=__version__, root=str(project.root), made_at=clock.now())
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=target.parent) as folder:
         new = Path(folder, "backup")
-        with open(new, "xb", opener=private) as file:
+        with open(new, "xb", opener=open_private) as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
                 writer = _Writer(archive, contents, Path(folder, "copy"))
                 for _ in writer.add_all(project.root, folders.project_state(project)):
@@ -115,7 +116,7 @@ class _Writer:
         for name, path in files.items():
             with (
                 contextlib.suppress(FileNotFoundError),  # it has gone meanwhile
-                open(path, "rb", opener=private) as file,
+                open(path, "rb", opener=open_private) as file,
             ):
                 self._contents.files[name] = copy_in(self._archive, name, file)
             yield

@@ -18,8 +18,9 @@ from tavern_host import Folders, clock
 from tavern_host.context import Project
 from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.storage.files import locked, make_folder, write_atomic
+from tavern_host.storage.open_folder import open_private
 from tavern_host.storage.process_locks import ProcessLocks
-from tavern_operations.archive import PROJECT, PROJECT_FILE, STATE, Contents, copy_out, opened, private, read_list
+from tavern_operations.archive import PROJECT, PROJECT_FILE, STATE, Contents, copy_out, opened, read_list
 from tavern_operations.stores import refuse_newer
 
 SERVED = "served"
@@ -143,7 +144,7 @@ def _unpack(archive: zipfile.ZipFile, new: dict[str, Path], name: str, contents:
     path, about = _place(new, name), contents.files[name]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "xb", opener=private) as target:
+        with open(path, "xb", opener=open_private) as target:
             copy_out(archive, name, about, target)
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput(f"{name} is twice in it") from None

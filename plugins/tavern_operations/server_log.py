@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,7 +18,7 @@ from tavern_host.common.redaction import redacted
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.settings import MASK
 from tavern_host.storage.files import make_folder
-from tavern_host.storage.open_folder import NO_LINK
+from tavern_host.storage.open_folder import open_private
 
 LOG_FILE = "log/tavern.log"
 """Where the log is in a project's private folder."""
@@ -85,11 +84,7 @@ class _File(RotatingFileHandler):
 
     def _open(self) -> Any:
         make_folder(Path(self.baseFilename).parent)
-        return open(self.baseFilename, "a", encoding="utf-8", errors="replace", opener=_open_private)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | NO_LINK, 0o600)
+        return open(self.baseFilename, "a", encoding="utf-8", errors="replace", opener=open_private)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable, Taver
 from tavern_host.contracts.plugins import PluginAsset
 from tavern_host.contracts.workflows import Workflow
 from tavern_host.storage.files import write_atomic
+from tavern_host.storage.open_folder import open_any
 from tavern_workflows.api.workflows import WorkflowProblem, workflow_id_of
 from tavern_workflows.report import report
 from tavern_workflows.shape import problems_error, read
@@ -312,10 +313,6 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Flush the rename itself; some systems do not open folders, and then it is theirs to keep."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Flush the rename itself; where the system cannot, it is its own to keep."""
+    with contextlib.suppress(OSError), open_any(folder) as opened:
+        opened.sync()

@@ -1,7 +1,7 @@
 """Folders that are open: a name is sought in the folder itself, also where another one took its place meanwhile.
 
-POSIX systems open files relative to a folder. Elsewhere a folder is looked at before each use: whoever may put links
-there could do so in the moment between, and needs a privilege for it on Windows.
+POSIX systems open files relative to a folder. Elsewhere a folder is looked at before each use: who may put links there
+could do so in the moment between, and needs a privilege for it on Windows.
 """
 
 from __future__ import annotations
@@ -96,6 +96,11 @@ def open_any(path: Path) -> OpenFolder:
     if system.IS_POSIX:
         return _ByDescriptor(os.open(path, system.open_flags("O_RDONLY", "O_DIRECTORY")))
     return _ByPath(path.resolve(strict=True))
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file as `open` does, following no link; where it is new, this user alone may read it."""
+    return os.open(path, flags | NO_LINK, 0o600)
 
 
 def lock_within(handle: int, seconds: float) -> None:

@@ -54,7 +54,7 @@ def test_folders_may_lie_in_each_other_as_deep_as_they_want(tmp_path: Path) -> N
     try:
         remove_unfinished(tmp_path)
         assert not [*tmp_path.glob(".tavern-writing-*"), *tmp_path.glob("b/.tavern-writing-*")]
-    finally:  # else whoever removes the tests' folders enters one in the other
+    finally:  # else what removes the tests' folders enters one in the other
         _flatten(tmp_path / "a")
 
 
