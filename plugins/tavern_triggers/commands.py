@@ -16,6 +16,7 @@ from tavern_host.contracts.errors import InvalidInput, ServiceUnavailable
 from tavern_triggers import own_triggers
 from tavern_triggers.api.triggers import TRIGGER_MANAGER, EnabledTrigger, Firing, FiringStatus, Trigger, TriggerState
 from tavern_triggers.files import path_of
+from tavern_triggers.service import require_target
 
 Arguments = dict[str, JsonValue]
 Output = AsyncIterator[CommandOutput]
@@ -51,7 +52,10 @@ async def new(arguments: Arguments, context: PluginContext) -> Output:
     service, id, call = context.services.get(TRIGGER_MANAGER), _id(arguments), operator_call(context.project.id)
     if path_of(context.project.folder("triggers"), id).exists():
         raise InvalidInput(f"there is a trigger {id} already; change triggers/{id}.json, or delete it")
-    state = await service.save(id, read_model(Trigger, _document(arguments, id), "the trigger"), call=call)
+    trigger = read_model(Trigger, _document(arguments, id), "the trigger")
+    if arguments["enable"]:
+        await require_target(context, trigger)  # nothing is written that cannot be enabled
+    state = await service.save(id, trigger, call=call)
     if arguments["enable"]:
         state = await service.enable(id, call=call)
     for output in _said(state):

@@ -14,6 +14,7 @@ from tavern_host.contracts.documents import read_document_file, read_model
 from tavern_host.contracts.errors import InvalidInput, NotFound, TavernError
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
+from tavern_host.contracts.workflows import InterfaceSlot
 from tavern_host.storage.files import make_folder, write_atomic
 from tavern_triggers import schedule
 from tavern_triggers.api.triggers import (
@@ -116,10 +117,14 @@ def config_of(trigger: Trigger) -> Model:
     return read_model(KINDS[trigger.kind][0], trigger.config, "$.config")
 
 
-def inputs_of(trigger: Trigger, payload: dict[str, JsonValue], interface: Mapping[str, object]) -> dict[str, JsonValue]:
-    """Return the inputs of the workflow that a firing starts. Raises `InvalidInput` for what is not in the payload."""
+def inputs_of(
+    trigger: Trigger, payload: dict[str, JsonValue], interface: Mapping[str, InterfaceSlot]
+) -> dict[str, JsonValue]:
+    """Return the inputs of the workflow that a firing starts, by their keys in its interface. Raises `InvalidInput` for
+    what is not in the payload."""
     if not trigger.take:
-        return {**trigger.inputs, **{key: value for key, value in payload.items() if key in interface}}
+        named = {key: payload[slot.display_name] for key, slot in interface.items() if slot.display_name in payload}
+        return {**trigger.inputs, **named, **{key: payload[key] for key in interface if key in payload}}
     taken: dict[str, JsonValue] = {}
     for key, pointer in trigger.take.items():
         try:

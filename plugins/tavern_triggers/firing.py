@@ -116,8 +116,7 @@ class Firings:
             return (await services.get(AGENT_RUNTIME).start(request, call=call)).id
         assert trigger.workflow is not None
         workflow = (await services.get(WORKFLOW_MANAGER).get(trigger.workflow)).workflow
-        names = {slot.display_name: key for key, slot in workflow.interface_inputs.items() if slot.display_name}
-        inputs = inputs_of(trigger, payload, {**names, **{key: key for key in workflow.interface_inputs}})
+        inputs = inputs_of(trigger, payload, workflow.interface_inputs)
         about: dict[str, JsonValue] = {"id": firing.source, "firing": firing.id, "depth": firing.depth}
         run = RunRequest(workflow_id=trigger.workflow, inputs=inputs, metadata={"trigger": about})
         return await services.get(EXECUTION_ENGINE).submit(run, call=call)

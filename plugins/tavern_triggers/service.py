@@ -17,6 +17,7 @@ from tavern_host.contracts.calls import CallContext, new_id, system_call
 from tavern_host.contracts.documents import read_model
 from tavern_host.contracts.errors import Conflict, InvalidInput, NotFound
 from tavern_host.contracts.events import AUDITED
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.settings import SETTINGS
 from tavern_host.storage.databases import shared_database
 from tavern_triggers import State, webhooks
@@ -36,7 +37,7 @@ from tavern_triggers.firing import Firings
 from tavern_triggers.kinds import Kinds, TriggerFiles
 from tavern_triggers.schedule import checked, coming
 from tavern_triggers.store import TRIGGERS, KeptFiring, KeptTrigger, NewFiring, TriggerStore, micros, moment
-from tavern_triggers.watching import Watcher
+from tavern_triggers.watching import DUE, Watcher
 from tavern_workflows.api.workflows import WORKFLOW_MANAGER
 
 MAX_HISTORY = 1000
@@ -267,8 +268,18 @@ class Triggers(TriggerManager):
 
 
 async def require_target(context: PluginContext, trigger: Trigger) -> None:
-    """Raise `NotFound` where the workflow or the agent that a trigger starts is not there."""
+    """Raise `NotFound` where the workflow or the agent that a trigger starts is not there, `InvalidInput` where the
+    workflow would refuse every firing: for inputs that it has not, and those that a schedule leaves out."""
     if trigger.workflow is not None:
-        await context.services.get(WORKFLOW_MANAGER).get(trigger.workflow)
+        slots = (await context.services.get(WORKFLOW_MANAGER).get(trigger.workflow)).workflow.interface_inputs
+        for place, given in (("inputs", trigger.inputs), ("take", trigger.take)):
+            for key in given:
+                if key not in slots:
+                    what = f"the workflow {trigger.workflow!r} has no input {key!r}{did_you_mean(key, slots)}"
+                    raise InvalidInput(f"$.{place}.{key}: {what}")
+        known = {*trigger.inputs, *trigger.take, DUE} if trigger.kind == "schedule" else {*slots}
+        for key, slot in slots.items():
+            if slot.required and slot.default is None and known.isdisjoint((key, slot.display_name)):
+                raise InvalidInput(f"$.inputs: the workflow {trigger.workflow!r} needs the input {key!r}")
     elif trigger.agent is not None:
         await context.services.get(AGENT_RUNTIME).get(trigger.agent)

@@ -36,6 +36,9 @@ from tavern_triggers.store import KeptTrigger, NewFiring, TriggerStore, micros, 
 LATE = timedelta(seconds=60)
 """A time that is further past than this was missed: no host served the project then."""
 
+DUE = "dueAt"
+"""All that a schedule's payload has: when it was to fire."""
+
 _EVERY = 1.0
 """Seconds between two looks, at most."""
 _ENDED = "EXECUTION_STATUS_UPDATE"
@@ -55,7 +58,7 @@ def due_firings(kept: KeptTrigger, now: datetime) -> tuple[list[NewFiring], int 
     made = {"skip": [due for due in dues if now - due <= LATE], "once": dues[-1:], "all": dues[-schedule.MOST :]}[
         missed
     ]
-    firings = [NewFiring(f"due {due.isoformat()}", {"dueAt": due.isoformat()}, micros(due)) for due in made]
+    firings = [NewFiring(f"due {due.isoformat()}", {DUE: due.isoformat()}, micros(due)) for due in made]
     if left := [due for due in dues if due not in made]:
         count = f"{len(left)}" if len(dues) <= schedule.MOST else f"more than {schedule.MOST - 1}"
         until = f" to {left[-1]:%Y-%m-%d %H:%M}" if len(left) > 1 else ""

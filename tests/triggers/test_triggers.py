@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -139,6 +140,22 @@ async def test_inputs_come_from_what_happened_by_name_or_by_pointer(bench: Trigg
     *_, failed = await bench.until_fired("taken", 2)
     assert "there is nothing at '/repository/names/1'" in failed.reason
     assert sorted(bench.marks()) == ["b", "told"]
+
+
+def with_input(bench: TriggerBench, name: str, **about: Any) -> None:
+    """Write a workflow that notes its input, which is described further."""
+    flow = json.loads((bench.project.root / "workflows/note.json").read_text())
+    flow["interfaceInputs"]["text"] |= about
+    bench.project.write(f"workflows/{name}.json", flow)
+
+
+async def test_inputs_are_named_in_what_happened_by_their_keys_or_display_names(bench: TriggerBench) -> None:
+    with_input(bench, "shown", displayName="What to note")
+    await bench.save("shown", "webhook", {}, workflow="shown", inputs={}, overlap="queue")
+    await bench.triggers.fire("shown", {"What to note": "shown"})
+    await bench.triggers.fire("shown", {"What to note": "not", "text": "key"}, key="other")
+    await bench.until_fired("shown", 2)
+    assert sorted(bench.marks()) == ["key", "shown"]
 
 
 async def test_a_key_fires_once(bench: TriggerBench) -> None:
@@ -279,6 +296,7 @@ async def test_all_that_is_decided_is_in_the_audit_log(bench: TriggerBench) -> N
 
 
 async def test_what_cannot_be_used_is_refused(bench: TriggerBench) -> None:
+    with_input(bench, "needs", required=True)
     bench.project.write("triggers/torn.json", "{")
     assert (await bench.triggers.get("torn")).status == "broken"
     await refused(
@@ -289,6 +307,13 @@ async def test_what_cannot_be_used_is_refused(bench: TriggerBench) -> None:
             (bench.save("a", "schedle", {}), InvalidInput, "did you mean"),
             (bench.save("a", "schedule", {"every": 5}), InvalidInput, "every"),
             (bench.on("a", "schedule", OFTEN, workflow="nohting"), NotFound, "'nohting'"),
+            (
+                bench.on("a", "schedule", OFTEN, inputs={"txet": "a"}),
+                InvalidInput,
+                "$.inputs.txet: the workflow 'note' has no",
+            ),
+            (bench.on("a", "webhook", {}, take={"txet": "/a"}), InvalidInput, "$.take.txet: the workflow 'note'"),
+            (bench.on("a", "schedule", OFTEN, workflow="needs", inputs={}), InvalidInput, "needs the input 'text'"),
             (bench.save("a", "webhook", {}, take={"text": "name"}), InvalidInput, "JSON Pointer"),
             (bench.triggers.times(Schedule(cron="x")), InvalidInput, "five fields"),
         ]
