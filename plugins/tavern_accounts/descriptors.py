@@ -182,13 +182,13 @@ def routes() -> list[RouteInfo]:
 
 
 _EXAMPLES = """
-tavern users add ada --role editor
+tavern users add ada --role viewer
 tavern users logout ada
 tavern users passwd ada
 tavern users remove ada
 tavern users role ada viewer
 tavern users token ada --label laptop --days 30
-tavern members add ada --role editor
+tavern members add ada --role viewer
 tavern members remove ada
 tavern stop --plugin acme
 """

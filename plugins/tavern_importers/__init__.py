@@ -74,7 +74,7 @@ def tavern_register_importers() -> list[ImporterInfo]:
 
 @hookimpl
 def tavern_register_commands() -> list[CommandInfo]:
-    """Return the command `tavern import`."""
+    """Return the commands `tavern import` and `tavern export`."""
     return [
         CommandInfo(
             name="import",
@@ -83,5 +83,16 @@ def tavern_register_commands() -> list[CommandInfo]:
             handler="tavern_importers.commands:import_file",
             group=CommandGroup(section="build"),
             parameters=[*_PARAMETERS],
-        )
+        ),
+        CommandInfo(
+            name="export",
+            help="Write the project, or some of its folders, as one file to hand on, without secrets.",
+            examples=("tavern export project.json --part workflows --part agents",),
+            handler="tavern_importers.commands:export_project",
+            group=CommandGroup(section="build"),
+            parameters=[
+                CommandParameter(name="file", type="path", required=True, help="The new file."),
+                CommandParameter(name="--part", multiple=True, help="A folder of the project; all if left out."),
+            ],
+        ),
     ]

@@ -1,4 +1,4 @@
-"""The command `tavern import`."""
+"""The commands `tavern import` and `tavern export`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any
 
 from tavern_host import CommandOutput, InvalidInput, PluginContext
 from tavern_host.contracts.calls import operator_call
+from tavern_host.contracts.errors import Conflict, describe
+from tavern_host.storage.files import write_atomic
 from tavern_importers.api.importers import IMPORT_MANAGER, ImportKind, ImportOptions, ImportResult
+from tavern_importers.api.projects import ProjectArchive
 from tavern_importers.folders import from_path
+from tavern_importers.project import exported
 
 _SHOWN = 40
 """How many of the things that came a table has."""
@@ -41,6 +45,24 @@ async def import_file(arguments: dict[str, Any], context: PluginContext) -> Asyn
     for output in _said(found, file.name):
         yield output
     yield CommandOutput(kind="result", data=found.to_json())
+
+
+async def export_project(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Write the project as one new file."""
+    path = Path(arguments["file"])
+    archive = await exported(context, arguments["part"], operator_call(context.project.id))
+    await asyncio.to_thread(_write_new, path, archive)
+    yield CommandOutput(kind="message", text=f"Wrote {len(archive.files):,} files to {path}")
+    yield CommandOutput(kind="result", data={"file": str(path), "files": [*archive.files]})
+
+
+def _write_new(path: Path, archive: ProjectArchive) -> None:
+    if path.exists():
+        raise Conflict(f"{path} is there already: give the name of a new file")
+    try:
+        write_atomic(path, archive.model_dump_json(by_alias=True, indent=1).encode())
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {describe(error)}") from None
 
 
 def _row(kind: ImportKind) -> list[str]:

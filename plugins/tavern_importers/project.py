@@ -20,12 +20,13 @@ from typing import Any, TypeVar
 
 from pydantic import JsonValue
 
-from tavern_host import PluginContext, clock
+from tavern_host import PluginContext, __version__, clock
 from tavern_host.common.redaction import masked
 from tavern_host.context import Project
 from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.documents import read_document, read_model, wire_json
 from tavern_host.contracts.errors import InvalidInput
+from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.settings import MASK
 from tavern_host.storage.confined_fs import confined_folder, reason_of, replace_file, stat_file
 from tavern_host.storage.files import make_folder, write_atomic
@@ -63,8 +64,19 @@ def parts_of(project: Project) -> list[ProjectPart]:
     return sorted(found.values(), key=lambda one: one.name)
 
 
-def archive_of(project: Project, parts: Sequence[str], *, version: str) -> ProjectArchive:
-    """Return a project's files, those of some parts or all, without secrets. Blocking. Raises `InvalidInput`."""
+async def exported(context: PluginContext, parts: Sequence[str], call: CallContext) -> ProjectArchive:
+    """Return a project's files, those of some parts or all, without secrets, once the audit log has it. Raises
+    `InvalidInput`, also for a part that is not there, and `ServiceUnavailable`."""
+    found = await asyncio.to_thread(_archive_of, context.project, parts)
+    about: dict[str, JsonValue] = {"files": len(found.files), "parts": [*parts]}
+    await recorded(context, "project.exported", context.project.name, about, call)
+    return found
+
+
+def _archive_of(project: Project, parts: Sequence[str]) -> ProjectArchive:
+    known = [one.name for one in parts_of(project)] if parts else []
+    if (missing := next((part for part in parts if part not in known), None)) is not None:
+        raise InvalidInput(f"there is no folder {missing!r:.200} in the project{did_you_mean(missing, known)}")
     files: dict[str, JsonValue] = {}
     left = MAX_FILE - 4096
     for path, file in paths_in(project.root):
@@ -79,7 +91,7 @@ def archive_of(project: Project, parts: Sequence[str], *, version: str) -> Proje
         if left < 0:
             raise InvalidInput(_TOO_LARGE)
         files[path] = content
-    return ProjectArchive(name=project.name, version=version, made_at=clock.now(), files=files)
+    return ProjectArchive(name=project.name, version=__version__, made_at=clock.now(), files=files)
 
 
 def _part(path: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from tavern_host import HttpRequest, HttpResponse, PluginContext, __version__
+from tavern_host import HttpRequest, HttpResponse, PluginContext
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.http import answer_with
 from tavern_host.contracts.wire import Model
 from tavern_importers.api.importers import IMPORT_MANAGER, ForeignFile, ImportOptions
-from tavern_importers.project import archive_of, parts_of, recorded
+from tavern_importers.project import exported, parts_of
 
 
 class ImportQuery(Model):
@@ -62,8 +62,5 @@ async def list_parts(request: HttpRequest, context: PluginContext) -> HttpRespon
 
 async def archive(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Answer with the project as one file."""
-    parts = _listed(request.read_query(ProjectQuery).parts)
-    found = await asyncio.to_thread(archive_of, context.project, parts, version=__version__)
-    about: dict[str, JsonValue] = {"files": len(found.files), "parts": [*parts]}
-    await recorded(context, "project.exported", context.project.name, about, request.call)
+    found = await exported(context, _listed(request.read_query(ProjectQuery).parts), request.call)
     return await answer_with(found.to_json, is_large=True)

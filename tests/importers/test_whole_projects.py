@@ -81,6 +81,20 @@ def test_the_folder_of_a_project_comes_by_the_command(tmp_path: Path) -> None:
     assert (two / "tools" / "a.tool.json").read_text() == '{"id": "a"}'
 
 
+def test_a_project_goes_and_comes_by_the_commands(tmp_path: Path) -> None:
+    one, two, file = tmp_path / "one", tmp_path / "two", tmp_path / "one.json"
+    for project in (one, two):
+        tavern("init", "--empty", project)
+    (one / "workflows" / "keyed.json").write_text(json.dumps(KEYED))
+    (one / "tools" / "a.tool.json").write_text("{}")
+    assert "did you mean workflows" in tavern("--project", one, "export", file, "--part", "workflow").error
+    tavern("--project", one, "export", file, "--part", "workflows")
+    came = tavern("--project", two, "import", "--json", file).json()
+    assert [thing["id"] for thing in came["things"]] == ["workflows/keyed.json"]
+    assert "k-1" not in file.read_text()
+    assert "is there already" in tavern("--project", one, "export", file).error
+
+
 async def test_an_archive_of_a_project_comes_as_its_folder_does(imports: Imports) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as target:
