@@ -1,6 +1,6 @@
 """The workflow engine: the services `nodeManager` and `executionEngine`, the routes and messages of the
 platform that go with them, and the commands `tavern workflow run`, `tavern runs …`, `tavern cache …` and
-`tavern nodes list`."""
+`tavern nodes …`."""
 
 from __future__ import annotations
 

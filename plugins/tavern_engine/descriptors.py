@@ -71,6 +71,7 @@ _OF = (
     CommandParameter(name="--limit", type="integer", default=20, help="At most so many."),
 )
 _NODE = CommandParameter(name="--node", help="This node alone, with its whole output.")
+_TYPE = CommandParameter(name="type", required=True, help="The node type, such as core:Text.")
 _AT_SERVER = {"workflow run", "runs interrupt", "runs resume", "runs retry"}
 _SHOW = "Show a run: what was asked, what its nodes did when, and what it gave."
 _RESUME = "Resume a run that failed or was interrupted, from where it ended."
@@ -87,6 +88,7 @@ _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("cache show", "cache_commands:show", _CACHED, ()),
     ("cache clear", "cache_commands:clear", _CLEAR, ()),
     ("nodes list", "commands:list_nodes", "List all node types.", ()),
+    ("nodes show", "commands:show_node", "Show a node type with all its slots.", (_TYPE,)),
 )
 
 _GROUPS = {
@@ -118,11 +120,12 @@ def routes() -> list[RouteInfo | MessageInfo]:
 _EXAMPLES = """
 tavern workflow run greeting --input name=Ada
 tavern workflow run drafts/tale.json --no-cache
-tavern runs list --status failed --since 2d
+tavern runs list --status error --since 2d
 tavern runs interrupt run_4f1c
 tavern runs resume run_4f1c
 tavern runs retry run_4f1c
 tavern runs show run_4f1c --node trim
+tavern nodes show core:Text
 """
 
 

@@ -15,7 +15,7 @@ from tavern_host.testing.http import served
 
 NAMES = SHOWN - {"description"}
 HAN = re.compile("[\u4e00-\u9fff]")
-SAME = re.compile(r"[\W\d_]*|[a-zA-Z]|LLM|JSON|Top P|(chatgpt|claude|deepseek|gemini)[\w.-]*|Markdown")
+SAME = re.compile(r"[\W\d_]*|[a-zA-Z]|LLM|JSON|Top P|(chatgpt|claude|deepseek|gemini)[\w.-]*|Markdown|URL|[A-Z]{3,6}")
 """What is the same in both languages."""
 
 MANIFEST = """

@@ -13,7 +13,7 @@ from tavern_host.contracts.plugins import PluginState
 
 DEFINITIONS = nodes_of(tavern_nodes.nodes)
 
-OWN_CATEGORIES = {"Files", "Flow", "JSON", "Lists", "Numbers", "Streams", "Text"}
+OWN_CATEGORIES = {"Files", "Flow", "JSON", "Lists", "Numbers", "Streams", "Text", "Web"}
 PLATFORM_CATEGORIES = {"Group", "LLM", "Loaders", "Processors", "TEST-LLM", "数学", "实用工具"}
 
 

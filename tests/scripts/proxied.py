@@ -14,7 +14,7 @@ from aiohttp import web
 from helpers.certificates import write_certificate
 from helpers.waiting import until
 
-from tavern_scripts.network.allowlist import Address
+from tavern_scripts.api.allowlist import Address
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_limits import Connection, ProxyLimits
 

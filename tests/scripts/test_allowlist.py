@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_scripts.network.allowlist import AllowList, Scheme, Target, covers, is_special, parse_pattern, parse_target
+from tavern_scripts.api.allowlist import (
+    AllowList,
+    Scheme,
+    Target,
+    covers,
+    is_special,
+    parse_pattern,
+    parse_target,
+)
 
 
 def allows(patterns: list[str], target: str, scheme: Scheme = "connect") -> bool:
@@ -85,12 +93,14 @@ def test_addresses_off_the_public_internet_are_special() -> None:
 
 
 def test_a_name_may_lead_to_a_special_address_only_if_that_is_listed_with_its_port() -> None:
-    listed = AllowList(["api.example.com:8080", "10.0.0.5:8080"])
+    listed = AllowList(["api.example.com:8080", "10.0.0.5:8080", "*:8081"])
+    found = [ip_address(one) for one in ("10.0.0.5", "10.0.0.6", "127.0.0.1", "::1", "1.1.1.1")]
 
-    assert listed.may_connect(ip_address("10.0.0.5"), 8080, "http")
-    assert not listed.may_connect(ip_address("10.0.0.5"), 8081, "http")
-    assert not listed.may_connect(ip_address("10.0.0.6"), 8080, "http")
-    assert listed.may_connect(ip_address("1.1.1.1"), 8080, "http")
+    def usable(host: str, port: int) -> str:
+        return " ".join(map(str, listed.usable(Target(host=host, port=port), found, "http")))
+
+    assert usable("api.example.com", 8080) == "10.0.0.5 1.1.1.1"
+    assert usable("api.example.com", 8081) == usable("localhost", 8081) == "1.1.1.1"
 
 
 COVERED = {

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_scripts.network.allowlist import Address, Target
+from tavern_scripts.api.allowlist import Address, Target
 from tavern_scripts.network.http1 import client_side, read_request, server_side
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits

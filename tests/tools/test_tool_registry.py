@@ -352,6 +352,7 @@ async def test_a_range_picks_a_version_of_a_tool(bench: Any) -> None:
         ("wiki:Qery@^1", r'no tool has the id "wiki:Qery@\^1" \(did you mean wiki:Query\?\)'),
         ("wiki:query", r'no tool has the id "wiki:query" \(did you mean wiki:Query\?\)'),
         ("node:core:Uppercase", r"did you mean node:core:UpperCase"),
+        ("core:UpperCase", r'is the tool "node:core:UpperCase"'),
     ]
     with Failures() as failures:
         for name, message in rows:

@@ -1,4 +1,4 @@
-"""`tavern workflow run` and `tavern nodes list`."""
+"""`tavern workflow run`, `tavern nodes list` and `tavern nodes show`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tavern_host import (
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import MAX_DOCUMENT, read_document, read_document_file, read_json, wire_json
 from tavern_host.contracts.executions import RunRequest
-from tavern_host.contracts.nodes import DataFlowType, NodeDefinition
+from tavern_host.contracts.nodes import DataFlowType, NodeDefinition, SlotDefinition
 from tavern_host.contracts.wire import without_surrogates
 from tavern_host.contracts.workflows import Workflow
 from tavern_importers.api.naming import require_kind
@@ -42,6 +42,24 @@ async def list_nodes(arguments: dict[str, Any], context: PluginContext) -> Async
 def _row(node: NodeDefinition) -> list[str]:
     inputs, outputs = (", ".join(f"{k}: {slot.data_flow_type}" for k, slot in slots.items()) for slots in node.slots())
     return [node.full_type, node.display_name, node.category, inputs, outputs]
+
+
+async def show_node(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:
+    """Show a node type with all its slots."""
+    node = await context.services.get(NODE_MANAGER).get(str(arguments["type"]))
+    yield CommandOutput(kind="message", text=f"{node.full_type}: {node.display_name}")
+    yield CommandOutput(kind="text", text=node.description)
+    inputs, outputs = node.slots()
+    kinds = {"input": inputs, "setting": node.config_schema, "output": outputs}
+    rows = [_slot(key, kind, slot) for kind, slots in kinds.items() for key, slot in (slots or {}).items()]
+    yield CommandOutput(kind="table", columns=["slot", "is", "type", "default", "what it is"], rows=rows)
+    yield CommandOutput(kind="result", data=node.to_wire())
+
+
+def _slot(key: str, kind: str, slot: SlotDefinition) -> list[str]:
+    default = json.dumps(slot.default, ensure_ascii=False) if slot.has_default else ""
+    is_needed = kind == "input" and slot.required and not slot.has_default
+    return [key, kind, str(slot.data_flow_type), "required" if is_needed else default, slot.description or ""]
 
 
 async def run(arguments: dict[str, Any], context: PluginContext) -> AsyncIterator[CommandOutput]:

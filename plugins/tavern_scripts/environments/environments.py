@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
 
+from tavern_scripts.api.allowlist import is_special
 from tavern_scripts.api.environments import Check, Report
 from tavern_scripts.api.piped_program import to_the_end
 from tavern_scripts.api.scripts import SandboxLaunch, SandboxMount, SandboxOutput, ScriptErrorType, ScriptLimits
@@ -39,7 +40,6 @@ from tavern_scripts.environments.python_indexes import PythonIndexes
 from tavern_scripts.environments.requirements import left_out, pinned, read_requirements
 from tavern_scripts.environments.store import Store, content_of
 from tavern_scripts.environments.unpack import BadPackage, Unpacker
-from tavern_scripts.network.allowlist import is_special
 from tavern_scripts.network.proxy import Proxy
 from tavern_scripts.network.proxy_access import proxy_access
 from tavern_scripts.network.proxy_limits import Connection, ConnectionBudget, ProxyLimits

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import h11
 from h11 import RemoteProtocolError
 
-from tavern_scripts.network.allowlist import Target, parse_target
+from tavern_scripts.api.allowlist import Target, parse_target
 
 MAX_HEAD = 32 << 10
 """How many bytes a head, a line of a chunked body, or its trailers may have."""

@@ -23,7 +23,7 @@ import h11
 from tavern_host import clock
 from tavern_host.common.proxies import NO_PROXY_HINT
 from tavern_host.contracts.errors import Misconfigured
-from tavern_scripts.network.allowlist import Address, AllowList, Scheme, Target
+from tavern_scripts.api.allowlist import Address, AllowList, Scheme, Target
 from tavern_scripts.network.http1 import (
     MAX_HEAD,
     PIECE,
@@ -179,7 +179,7 @@ class Proxy:
         except (OSError, UnicodeError):
             reason = f"{target.host} cannot be looked up, and {NO_PROXY_HINT}"
             raise _Stopped("502 Bad Gateway", reason, allowed=True) from None
-        usable = [address for address in found if self._allowed.may_connect(address, target.port, scheme)]
+        usable = self._allowed.usable(target, found, scheme)
         if not usable:
             raise _Stopped(
                 "403 Forbidden",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tavern_scripts.network.allowlist import Scheme
+from tavern_scripts.api.allowlist import Scheme
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from tavern_host.context import Settings
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
+from tavern_scripts.api.allowlist import parse_pattern
 from tavern_scripts.api.scripts import RunnableLanguage, ScriptLimits
-from tavern_scripts.network.allowlist import parse_pattern
 from tavern_scripts.policy.review import inner_path
 
 LANGUAGES: tuple[RunnableLanguage, ...] = get_args(RunnableLanguage)

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from tavern_host.contracts.errors import InvalidInput
+from tavern_scripts.api.allowlist import covers, parse_pattern
 from tavern_scripts.api.scripts import ScriptErrorType, SecurityContext
-from tavern_scripts.network.allowlist import covers, parse_pattern
 from tavern_scripts.results.refusal import Refused
 
 CAPABILITIES = ("network", "write")

@@ -245,6 +245,8 @@ class Catalog:
                 return f'"{wanted}" is no range of versions of the tool "{tool_id}" (such are ^1.2, ~1.2.3, >=1,<2, *)'
             known = ", ".join(tool.definition.version for tool in self.versions[tool_id])
             return f'the tool "{tool_id}" has no version that fits {wanted} (it has {known})'
+        if f"{NODE_PREFIX}{name}" in self._nodes.ids:
+            return f'no tool has the id "{name}"; the node of this name is the tool "{NODE_PREFIX}{name}"'
         known_ids = self._nodes.ids if name.startswith(NODE_PREFIX) else self.tools
         return f'no tool has the id "{name}"{did_you_mean(name, known_ids)}'
 

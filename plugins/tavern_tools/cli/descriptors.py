@@ -97,7 +97,7 @@ _GROUPS = {
 }
 _EXAMPLES = """
 tavern tools call system:get_current_time
-tavern tools call core:Trim --arg text=" ale "
+tavern tools call node:core:Trim --arg text=" ale "
 tavern tools show system:get_current_time
 tavern tools list --text time
 tavern parse answer.txt

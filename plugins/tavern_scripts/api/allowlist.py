@@ -1,5 +1,5 @@
-"""Which hosts a script may reach: patterns, the names and addresses that they cover, and the addresses that no name may
-lead to. Looks nothing up and opens no connection."""
+"""Which hosts scripts and requests may reach: patterns, the names and addresses that they cover, and the addresses that
+no name may lead to. Looks nothing up and opens no connection."""
 
 from __future__ import annotations
 
@@ -88,9 +88,14 @@ class AllowList:
         """Return whether a pattern covers `target`; an address is covered by that very address only."""
         return any(_matches(pattern, target, scheme) for pattern in self._patterns)
 
-    def may_connect(self, address: Address, port: int, scheme: Scheme) -> bool:
-        """Return whether a name may lead to `address`: one of the public internet, or one that is listed."""
-        return not is_special(address) or self.allows(Target(host=str(address), port=port, address=address), scheme)
+    def usable(self, target: Target, found: Iterable[Address], scheme: Scheme) -> list[Address]:
+        """Return the addresses at which a name may be reached: those of the public internet, and those that are listed
+        themselves."""
+
+        def is_listed(address: Address) -> bool:
+            return self.allows(Target(host=str(address), port=target.port, address=address), scheme)
+
+        return [address for address in dict.fromkeys(found) if not is_special(address) or is_listed(address)]
 
 
 def parse_pattern(text: str) -> HostPattern:
