@@ -9,11 +9,13 @@ from typing import Any
 
 from tavern_host import Host
 from tavern_host.contracts.calls import CallContext, Principal
+from tavern_host.contracts.errors import TavernError
 from tavern_host.projects import Folders
 from tavern_tools.api.toolcalls import ToolCallRequest, ToolResult, ToolScope
 from tavern_tools.api.tools import TOOL_MANAGER, ToolManager
 
 SERVERS, OFFER = "extensions.tavern-mcp.servers", "extensions.tavern-mcp.offer"
+ALLOWED = "extensions.tavern-scripts.allowedHosts"
 SERVER = Path(__file__).parent.parent / "mcp" / "misbehaving_server.py"
 AGENT = CallContext(principal=Principal(kind="agent", id="scout"))
 
@@ -34,6 +36,15 @@ class Desk:
         """Call a tool, as the operator or within `call`, which may call all."""
         scope = None if call is None else ToolScope(allowed=["*"])
         return await self.tools.call(ToolCallRequest(tool_id=tool_id, arguments=arguments), scope=scope, call=call)
+
+    async def connect(self, name: str) -> str:
+        """Connect a server, which installs it first; return why that was not possible."""
+        from tavern_mcp.entry import servers_of
+
+        try:
+            return await (await servers_of(self.host._manager.active["tavern-mcp"].context)).connect(name)
+        except TavernError as error:
+            return error.message
 
     def problems(self) -> list[str]:
         """Return the problems reported against the plugin."""

@@ -86,6 +86,7 @@ async def test_every_tool_of_the_everything_server(npm: Path, tmp_path: Path) ->
     folders = make_project(tmp_path, {SERVERS: {"everything": server}})
     async with Host(tmp_path / "project", folders=folders) as host:
         desk = Desk(host)
+        assert await desk.connect("everything") == ""
         tools = [tool.id for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp")) if "/" in tool.id]
         assert {"mcp:everything/echo", "mcp:everything/resources.list", "mcp:everything/prompts.list"} <= {*tools}
         with Failures() as failures:
@@ -119,8 +120,9 @@ def run_git(place: Path, *words: str) -> str:
 
 async def test_every_tool_of_the_python_servers(python: Path, tmp_path: Path, repository: Path) -> None:
     author = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-    git_server = {"command": str(python), "args": ["-m", "mcp_server_git"], "sandbox": False, "env": author}
-    time_server = {"command": str(python), "args": ["-m", "mcp_server_time", "--local-timezone=UTC"]}
+    own = {"command": str(python), "startSeconds": 60}
+    git_server = {**own, "args": ["-m", "mcp_server_git"], "sandbox": False, "env": author}
+    time_server = {**own, "args": ["-m", "mcp_server_time", "--local-timezone=UTC"]}
     steps: list[tuple[str, dict[str, Any]]] = [
         *(("git_status", {}), ("git_diff_unstaged", {}), ("git_add", {"files": ["a.txt"]}), ("git_diff_staged", {})),
         *(("git_reset", {}), ("git_add", {"files": ["a.txt"]}), ("git_commit", {"message": "two"}), ("git_log", {})),
@@ -131,6 +133,7 @@ async def test_every_tool_of_the_python_servers(python: Path, tmp_path: Path, re
     folders = make_project(tmp_path, {SERVERS: {"git": git_server, "time": time_server}})
     async with Host(tmp_path / "project", folders=folders) as host:
         desk = Desk(host)
+        assert [await desk.connect(name) for name in ("git", "time")] == ["", ""]
         tools = {tool.id for tool in await desk.tools.list_tools(ToolFilter(namespace="mcp")) if "/" in tool.id}
         assert {f"mcp:git/{name}" for name, _ in steps} == {tool for tool in tools if tool.startswith("mcp:git/git")}
         with Failures() as failures:

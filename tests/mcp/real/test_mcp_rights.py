@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from helpers.mcp_desk import SERVERS, Desk, make_project, odd
+from helpers.mcp_desk import ALLOWED, SERVERS, Desk, make_project, odd
 from helpers.repetition import Failures
 
 from tavern_host import Host
@@ -19,7 +19,7 @@ from tavern_scripts.sandbox import choose, landlock
 from tests.scripts.sandboxes import IS_ROOT
 
 pytest.importorskip("mcp", reason="needs the extra: pip install tavern-host[mcp]")
-ALLOWED, DEGRADED = "extensions.tavern-scripts.allowedHosts", "extensions.tavern-scripts.allowDegraded"
+DEGRADED = "extensions.tavern-scripts.allowDegraded"
 
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
