@@ -11,10 +11,8 @@ from typing import Any
 from tavern_agents.api.histories import CHAT_HISTORY, HistoryDetails, HistoryExport, HistoryMessage, HistoryNode
 from tavern_agents.commands import read_file
 from tavern_host import CommandOutput, PluginContext
-from tavern_host.contracts.documents import read_document_bytes
 from tavern_host.contracts.errors import InvalidInput, describe
 from tavern_importers.api.naming import require_kind
-from tavern_knowledge.api.forms import recognise
 
 _SHOWN = 60
 """How many characters of a message a line of the tree has."""
@@ -148,12 +146,9 @@ async def import_history(arguments: dict[str, Any], context: PluginContext) -> A
     """Keep an exported conversation."""
     try:
         exported = await read_file(HistoryExport, arguments["file"])
-    except InvalidInput as error:
-        form = await asyncio.to_thread(lambda: recognise(read_document_bytes(Path(arguments["file"]))))
-        if form is None:
-            await require_kind(context, Path(arguments["file"]), "conversation", wanted="exported conversation")
-            raise
-        raise InvalidInput(f"{arguments['file']} is {form.label}; {form.command} takes it") from error
+    except InvalidInput:
+        await require_kind(context, Path(arguments["file"]), "conversation", wanted="exported conversation")
+        raise
     details = await context.services.get(CHAT_HISTORY).import_history(exported, history_id=arguments["id"])
     for output in _branches(details):
         yield output

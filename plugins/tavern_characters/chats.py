@@ -16,6 +16,7 @@ from tavern_host import clock
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.documents import json_type, read_json
 from tavern_host.contracts.errors import InvalidInput
+from tavern_knowledge.api.containers import in_utf8
 from tavern_llm.api.llm import ChatMessage
 
 MAX_MESSAGES = 50_000
@@ -40,7 +41,7 @@ class ReadChat:
 def read_chat(content: bytes) -> ReadChat:
     """Return the chat that a file holds. Raises `InvalidInput` naming the line."""
     try:
-        lines = content.decode("utf-8-sig").split("\n")
+        lines = in_utf8(content).decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the chat is not UTF-8 text (byte {error.start})") from None
     objects = [(n, _object(line, n)) for n, line in enumerate(lines, 1) if line.strip()]

@@ -13,9 +13,11 @@ from tavern_host import CommandOutput, PluginContext
 from tavern_host.contracts.calls import operator_call
 from tavern_host.contracts.documents import read_document_bytes, read_model
 from tavern_host.storage.files import write_atomic
+from tavern_importers.api.naming import require_kind
 
 Arguments = dict[str, Any]
 Output = AsyncIterator[CommandOutput]
+_CARDS = ("character", "character-picture", "character-archive")
 
 
 async def list_characters(arguments: Arguments, context: PluginContext) -> Output:
@@ -32,6 +34,7 @@ async def list_characters(arguments: Arguments, context: PluginContext) -> Outpu
 async def import_card(arguments: Arguments, context: PluginContext) -> Output:
     """Make an agent of a card, name what of it has no effect, and begin a conversation."""
     path, call = Path(arguments["file"]), operator_call(context.project.id)
+    await require_kind(context, path, *_CARDS, wanted="character card")
     content = await asyncio.to_thread(read_document_bytes, path)
     made = await _service(context).import_card(
         content, name=path.name, character=arguments["id"], replace=arguments["replace"], call=call
@@ -77,6 +80,7 @@ async def export_card(arguments: Arguments, context: PluginContext) -> Output:
 async def import_preset(arguments: Arguments, context: PluginContext) -> Output:
     """Make a workflow of a preset, and name what of it has no effect."""
     path, call = Path(arguments["file"]), operator_call(context.project.id)
+    await require_kind(context, path, "preset", wanted="preset of SillyTavern")
     content = await asyncio.to_thread(read_document_bytes, path)
     made = await _service(context).import_preset(content, name=path.name, character=arguments["character"], call=call)
     yield CommandOutput(kind="text", text=made.workflow)
@@ -87,7 +91,9 @@ async def import_preset(arguments: Arguments, context: PluginContext) -> Output:
 
 async def import_chat(arguments: Arguments, context: PluginContext) -> Output:
     """Make a conversation of a chat, and name what of it is left out."""
-    content = await asyncio.to_thread(read_document_bytes, Path(arguments["file"]))
+    path = Path(arguments["file"])
+    await require_kind(context, path, "chat", wanted="chat of SillyTavern")
+    content = await asyncio.to_thread(read_document_bytes, path)
     made = await _service(context).import_chat(
         content, character=arguments["character"], call=operator_call(context.project.id)
     )

@@ -9,6 +9,7 @@ from typing import Any
 from tavern_host.contracts.documents import json_type, read_json, read_model
 from tavern_host.contracts.errors import InvalidInput
 from tavern_host.contracts.workflows import Workflow
+from tavern_knowledge.api.containers import in_utf8
 from tavern_knowledge.api.forms import MAX_JSON, form_of, recognise
 
 _PARAMETERS = {
@@ -29,6 +30,7 @@ def workflow_of(content: bytes, name: str) -> tuple[Workflow, list[str]]:
     """Return a preset as a workflow, and what of it has no effect. Raises `InvalidInput` for what is no preset."""
     if len(content) > MAX_JSON:
         raise InvalidInput(f"{name}: a preset has at most {MAX_JSON >> 20} MiB")
+    content = in_utf8(content)
     form = recognise(content)
     if form is None or form.kind != "preset":
         what = "is no preset of SillyTavern" if form is None else f"is {form.label}; {form.command} takes it"

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from tavern_host.contracts.documents import read_document_bytes
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_importers.api.importers import MAX_BESIDE, MAX_FILE, ForeignFile
+from tavern_knowledge.api.containers import CARD
 
 _ZIP = b"PK\x03\x04"
 _LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv"})
@@ -33,11 +34,15 @@ def from_path(path: Path, entries: Sequence[str]) -> ForeignFile:
 
 
 def unpacked(file: ForeignFile, entries: Sequence[str]) -> ForeignFile:
-    """Return what a ZIP archive holds as a folder would; any other file as it is. Raises `InvalidInput`."""
+    """Return what a ZIP archive holds as a folder would; that of a character, and any other file, as it is. Raises
+    `InvalidInput`."""
     if not file.content.startswith(_ZIP):
         return file
     try:
         with zipfile.ZipFile(io.BytesIO(file.content)) as archive:
+            names = {*archive.namelist()}
+            if CARD in names and names.isdisjoint(entries):
+                return file
             return _with_folder(file.name, _files_of(archive, file.name), entries)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, ValueError) as error:
         raise InvalidInput(f"{file.name} is no ZIP archive that can be read: {error}") from None

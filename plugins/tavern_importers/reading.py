@@ -1,5 +1,5 @@
-"""Reads files of other programs: JSON, YAML, and JSON texts in PNG pictures, all of them bounded. Reaches nothing but
-the file, and makes nothing but plain values of it."""
+"""Reads files of other programs: JSON, lines of JSON, YAML, and JSON texts in pictures and archives of characters, all
+of them bounded. Reaches nothing but the file, and makes nothing but plain values of it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from tavern_host.contracts.documents import read_document_bytes, wire_json, with
 from tavern_host.contracts.errors import InvalidInput, NotFound
 from tavern_host.contracts.wire import MAX_LEVELS
 from tavern_importers.api.importers import MAP_FILE, MAX_FILE, FileForm, ForeignFile
+from tavern_knowledge.api.containers import carried_card, container_of
+from tavern_knowledge.api.pictures import SIGNATURE
 
 MAX_YAML = 4 << 20
 MAX_VALUES = 500_000
@@ -27,13 +29,13 @@ MAX_VALUES = 500_000
 MAX_CHUNKS = 100_000
 MAX_TEXTS = 50
 """How many texts of a picture are looked at."""
-PNG = b"\x89PNG\r\n\x1a\n"
 _YAML_NAME = re.compile(r"\.ya?ml$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class ReadFile:
-    """What a file holds: a JSON value; of a picture its JSON texts by keyword, None for what is no JSON."""
+    """What a file holds: a JSON value, of lines the first; of a picture its JSON texts by keyword, None for what is no
+    JSON."""
 
     form: FileForm
     value: Any = None
@@ -43,8 +45,11 @@ def read_foreign(file: ForeignFile) -> ReadFile:
     """Return what a file holds. Raises `InvalidInput` with the place of what cannot be read. Takes its time: call it
     in a thread."""
     data = file.content
-    if data.startswith(PNG):
+    container = container_of(data)
+    if container == "png":
         return ReadFile("png", dict(_texts(data)))
+    if container != "json":
+        return ReadFile(container, _carried(data))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -75,16 +80,21 @@ def _of_text(name: str, text: str) -> ReadFile:
         return ReadFile("other")
     stripped = text.lstrip()
     if stripped[:1] in ("{", "[", "/") and not _YAML_NAME.search(name):
-        return ReadFile("json", wire_json(_json(text, name), name))
+        form, value = _json(text, name)
+        return ReadFile(form, wire_json(value, name))
     if _YAML_NAME.search(name):
         return ReadFile("yaml", wire_json(_yaml(text, name), name))
     return ReadFile("text", text)
 
 
-def _json(text: str, name: str) -> Any:
+def _json(text: str, name: str) -> tuple[FileForm, Any]:
     try:
-        return json.loads(without_comments(text) if text.lstrip()[:1] == "/" else text)
+        return "json", json.loads(without_comments(text) if text.lstrip()[:1] == "/" else text)
     except json.JSONDecodeError as error:
+        first, _, rest = text.lstrip().partition("\n")
+        if error.msg == "Extra data" and rest.lstrip()[:1] == "{":
+            with suppress(ValueError):
+                return "jsonl", json.loads(first)
         raise InvalidInput(f"{name} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except (RecursionError, ValueError):
         raise InvalidInput(f"{name} is nested more than {MAX_LEVELS} levels deep, or has endless numbers") from None
@@ -170,6 +180,13 @@ def _texts(data: bytes) -> Iterator[tuple[str, Any]]:
         yield keyword.decode("latin-1").lower()[:79], _json_in(rest)
 
 
+def _carried(data: bytes) -> dict[str, Any]:
+    """Return the card that a picture of another kind, or an archive, carries, as a PNG picture has it."""
+    with suppress(InvalidInput):
+        return {"chara": _json_in(carried_card(data, MAX_FILE).text)}
+    return {}
+
+
 def _json_in(text: bytes) -> Any:
     if text.lstrip()[:1] not in (b"{", b"["):
         try:
@@ -183,7 +200,7 @@ def _json_in(text: bytes) -> Any:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = len(PNG)
+    at = len(SIGNATURE)
     for _ in range(MAX_CHUNKS):
         if at + 12 > len(data):
             return

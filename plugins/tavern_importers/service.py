@@ -150,7 +150,7 @@ def _of_marks(file: ForeignFile, known: list[_Importer]) -> tuple[_Importer | st
 
 def _instead(read: ReadFile) -> str:
     """Return in words what a file of no kind is."""
-    if read.form == "png":
+    if read.form in ("png", "webp", "jpeg"):
         return f": a picture without anything in it ({', '.join(read.value)})" if read.value else ": a picture alone"
     if isinstance(read.value, dict):
         keys = ", ".join(repr(key)[:40] for key in list(read.value)[:8]) or "no keys"

@@ -138,11 +138,11 @@ async def test_over_http_and_at_the_terminal(bench: AgentBench) -> None:
         assert [json.loads(one) for one in target.read_text().splitlines()][1:] == CHAT[1:]
         assert "Bob: Tall." in tavern(*project, "character", "persona", "--name", "Bob", "--description", "Tall.").out
         wrong = tavern(*project, "character", "import", file)
-        assert "is a chat of SillyTavern; tavern character import-chat FILE takes it" in wrong.err
+        assert "of the kind “chat of SillyTavern”: `tavern import chat.jsonl` takes it" in wrong.err
         wrong = tavern(*project, "kb", "import", file)
-        assert "the document is a chat of SillyTavern; tavern character import-chat FILE takes it" in wrong.err
+        assert "of the kind “chat of SillyTavern”: `tavern import chat.jsonl` takes it" in wrong.err
         wrong = tavern(*project, "history", "import", card)
-        assert "is a character card; tavern character import FILE takes it" in wrong.err
+        assert "of the kind “character card”: `tavern import card.json` takes it" in wrong.err
         assert "terminal" in tavern(*project, "character", "list").out
         exported = bench.project.root.parent / "again.png"
         assert tavern(*project, "character", "export", "terminal", "--format", "png", "--output", exported).code == 0

@@ -14,9 +14,10 @@ from helpers.command_line import tavern
 from helpers.plugin_files import write_whole
 from helpers.repetition import Failures, refused
 
+from tavern_characters.api.characters import CHARACTERS, Persona
 from tavern_host import Host, InvalidInput, NotFound, Principal
 from tavern_host.contracts.accounts import ACCOUNTS
-from tavern_host.contracts.errors import Forbidden
+from tavern_host.contracts.errors import Conflict, Forbidden
 from tavern_host.testing.http import served
 from tavern_importers.api.importers import ForeignFile
 from tests.importers.imports_bench import FILES, Imports
@@ -242,3 +243,26 @@ def test_the_command_says_what_came_and_keeps_nothing_when_told(tmp_path: Path) 
     assert "there is no file" in tavern("import", tmp_path / "gone.json", cwd=tmp_path).error
     kinds = tavern("import", "--kinds", "--json", cwd=tmp_path).json()
     assert {"comfyui", "vcp", "lorebook"} <= {one["name"] for one in kinds}
+
+
+async def test_the_personas_of_a_file_are_one_that_a_person_is(imports: Imports) -> None:
+    names = {"a.png": "Ada", "b.png": "Bo"}
+    described = {"a.png": {"description": "A traveller."}}
+    file = {"personas": names, "persona_descriptions": described}
+    characters = imports.host.services.get(CHARACTERS)
+    rows = [
+        (imports.take("p.json", file), InvalidInput, "holds 2 personas: say with --name which you are: Ada, Bo"),
+        (imports.take("p.json", file, name="Cy"), InvalidInput, "say with --name which you are"),
+        (imports.take("p.json", {**file, "personas": {"a": 5}}), InvalidInput, "p.json: $.name"),
+        (imports.take("p.json", {**file, "personas": {}}), InvalidInput, "holds 0 personas"),
+    ]
+    await refused(rows)
+    assert (await imports.take("p.json", file, name="Bo", dry_run=True)).things[0].id == "Bo"
+    assert await characters.persona() == Persona()
+    taken = await imports.take("p.json", {**file, "default_persona": "a.png"})
+    assert (taken.kind, taken.things[0].id) == ("personas", "Ada")
+    assert taken.without_effect == ["a person has one persona here: Bo is left out"]
+    assert await characters.persona() == Persona(name="Ada", description="A traveller.")
+    await refused([(imports.take("p.json", file, name="Bo"), Conflict, "you are Ada already; with --replace")])
+    await imports.take("p.json", file, name="Bo", replace=True)
+    assert await characters.persona() == Persona(name="Bo")

@@ -19,8 +19,9 @@ MAP_FILE = "import-map.yaml"
 MAX_BESIDE = 500
 """How many files may lie beside one that is imported with its folder."""
 
-FileForm = Literal["json", "yaml", "png", "text", "other"]
-"""What a file is written in; a picture is imported for the JSON texts within it."""
+FileForm = Literal["json", "jsonl", "yaml", "png", "webp", "jpeg", "charx", "text", "other"]
+"""What a file is written in: of `jsonl` the first line, an object, is looked at; a picture, or the archive of a
+character, is imported for the JSON texts within it."""
 
 
 class ForeignFile(Model):
@@ -46,8 +47,8 @@ class ImportOptions(Model):
 
 class ImportRequest(Model):
     """What an importer is given: the file, the `kind` that it is of, and the `document` that it holds, of a picture its
-    JSON texts by keyword; what is wanted, and on whose behalf it acts. `counterparts` is what the project's
-    `import-map.yaml` says."""
+    JSON texts by keyword, of lines the first; what is wanted, and on whose behalf it acts. `counterparts` is what the
+    project's `import-map.yaml` says."""
 
     kind: str
     file: ForeignFile

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
+import contextlib
 import io
 import json
 import struct
@@ -65,7 +67,7 @@ def carried_card(data: bytes, most: int) -> CarriedCard:
     if kind == "charx":
         return _from_archive(data, most)
     if kind == "json":
-        return CarriedCard(kind, data)
+        return CarriedCard(kind, in_utf8(data))
     parts = _webp_parts(data) if kind == "webp" else _jpeg_parts(data)
     found = next((text for part in parts for text in [_card_text(part)] if text is not None), None)
     if found is None:
@@ -73,6 +75,14 @@ def carried_card(data: bytes, most: int) -> CarriedCard:
     if len(found) > most:
         raise InvalidInput(f"the card in the picture has more than {most >> 20} MiB")
     return CarriedCard(kind, found, data, f"image/{kind}")
+
+
+def in_utf8(data: bytes) -> bytes:
+    """Return a text in UTF-8, also one that is written in UTF-16, as some editors on Windows do; any other as it is."""
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode("utf-16").encode()
+    return data
 
 
 # --- WebP and JPEG --------------------------------------------------------------------------------

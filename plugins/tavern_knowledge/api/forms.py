@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_knowledge.api.containers import carried_card, container_of
+from tavern_knowledge.api.containers import carried_card
 
 MAX_JSON = 8 << 20
 """How many bytes of JSON a card or a book may have."""
@@ -69,7 +69,7 @@ def recognise(data: bytes) -> Form | None:
     Decodes up to `MAX_JSON` bytes of JSON: call it on a thread.
     """
     try:
-        text = carried_card(data, MAX_JSON).text if container_of(data) != "json" else data
+        text = carried_card(data, MAX_JSON).text
     except InvalidInput:
         return None
     if len(text) > 2 * MAX_JSON:

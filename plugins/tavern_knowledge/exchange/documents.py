@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_knowledge.api.containers import carried_card, container_of
+from tavern_knowledge.api.containers import carried_card, container_of, in_utf8
 from tavern_knowledge.api.forms import MAX_JSON, form_of, recognise
 from tavern_knowledge.api.knowledge import BaseHeader, ExportFormat, KnowledgeEntry, KnowledgeFile
 from tavern_knowledge.api.pictures import with_cards
@@ -65,6 +65,7 @@ def read(data: bytes, base: str) -> Imported:
         found = read(carried.text, base)
         found.picture = carried.picture if carried.media_type == "image/png" else None
         return found
+    data = in_utf8(data)
     if len(data) > MAX_JSON:
         raise InvalidInput(f"the document has more than {MAX_JSON >> 20} MiB of JSON")
     try:
