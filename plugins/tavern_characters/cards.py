@@ -30,7 +30,7 @@ _V2 = {*TEXTS, *LATER_TEXTS[:5], "alternate_greetings", "tags", "extensions", "c
 _V1 = {*TEXTS}
 _HARMLESS = {"fav", "talkativeness", "world", "chub", "depth_prompt", "fav_avatar"}
 """Keys of `extensions` that need have no effect, or have one."""
-_WITHOUT_EFFECT = ("group_only_greetings", "assets")
+_WITHOUT_EFFECT = ("assets",)
 _SPECS = {"card_v2": ("chara_card_v2", "2.0"), "card_v3": ("chara_card_v3", "3.0")}
 DEPTH = 4
 

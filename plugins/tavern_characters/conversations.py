@@ -25,6 +25,12 @@ def macros_of(card: Card, persona: Persona, name: str, seed: str) -> Macros:
     return macros
 
 
+def group_greeting(card: Card, persona: Persona, name: str, conversation: str) -> str:
+    """Return what a character says first where others are; empty for one that has no greeting."""
+    texts = [one for one in card.texts("group_only_greetings") if one.strip()] or card.greetings
+    return macros_of(card, persona, name, conversation).fill(texts[0]) if texts else ""
+
+
 def beginning(conversation: str, agent: str, card: Card, persona: Persona, name: str) -> HistoryExport | None:
     """Return a conversation that has only the greetings of a character, the first of them shown; None where it has no
     greeting."""

@@ -28,7 +28,7 @@ from tavern_characters.api.characters import (
 )
 from tavern_characters.cards import LISTS, Card, id_of
 from tavern_characters.chats import as_chat, as_history, read_chat
-from tavern_characters.conversations import beginning
+from tavern_characters.conversations import beginning, group_greeting
 from tavern_characters.files import ARCHIVE, MAX_CHARACTERS, PICTURES, CharacterFolder, dumped, read_card
 from tavern_characters.personas import person_of, read_persona, write_persona
 from tavern_characters.presets import workflow_of
@@ -299,6 +299,12 @@ class CharacterService(Characters):
         await self._context.services.get(CHAT_HISTORY).import_history(exported, call=call)
         greetings = exported.messages
         return BegunConversation(id=id, agent=agent, greeting=greetings[0].message.content, greetings=len(greetings))
+
+    async def greeting(self, character: str, *, conversation_id: str, call: CallContext | None = None) -> str:
+        """Return what a character says first where others are; see the interface."""
+        card = await asyncio.to_thread(self._folder.card, character)
+        persona = await self.persona(call=call)
+        return await asyncio.to_thread(group_greeting, card, persona, card.name(character), conversation_id)
 
     async def import_chat(
         self,

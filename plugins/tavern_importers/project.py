@@ -11,7 +11,7 @@ import base64
 import errno
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -47,6 +47,13 @@ _TOO_LARGE = (
     "files/; `tavern backup` writes any size"
 )
 _PAGES = {"workflows": "/workflows/", "agents": "/agents/", "panels": "/panels/"}
+_MASKED = {
+    "workflows": ("nodes",),
+    "agents": ("core_deliberation_workflow_id",),
+    "panels": ("elements", "published"),
+    "triggers": ("kind", "config"),
+}
+"""The folders whose files may hold secrets, and by which keys such a file is known where a plugin has it elsewhere."""
 _SHOWN = 8
 _MOST_SETTINGS = 2**18
 
@@ -104,29 +111,46 @@ def _is_path(path: str) -> bool:
 
 
 def _shown(path: str, data: bytes) -> Any:
-    from tavern_panels.api.redaction import masked_panel
-    from tavern_workflows.api.redaction import masked_document
-
-    masks: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-        "workflows": masked_document,
-        "panels": masked_panel,
-        "agents": masked,
-        "triggers": masked,
-    }
     if path == PROJECT_FILE:
         return _without_settings(data)
-    if (mask := masks.get(_part(path))) is not None and path.endswith(".json"):
+    if path.endswith(".json") and (_part(path) in _MASKED or _part(path) == "plugins"):
+        kind = next((one for one in path.split("/")[:-1] if one in _MASKED), None)
         try:
             document = wire_json(read_document(data, name=path), path)  # as its plugin reads it: it may have comments
         except InvalidInput as error:
-            mend = f"mend it, or leave out {_part(path)}/: secrets in it could not be masked"
-            raise InvalidInput(f"{error.message}; {mend}") from None
-        if (hidden := mask(document)) != document:
-            return json.dumps(hidden, ensure_ascii=False, indent=2)
+            if kind is not None:
+                mend = f"mend it, or leave out {_part(path)}/: secrets in it could not be masked"
+                raise InvalidInput(f"{error.message}; {mend}") from None
+        else:
+            kind = kind or next((one for one, marks in _MASKED.items() if all(map(document.__contains__, marks))), None)
+            if kind is not None and ((hidden := _masked(kind, document)) != document or not _is_all(data)):
+                return json.dumps(hidden, ensure_ascii=False, indent=2)
     try:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def _masked(kind: str, document: dict[str, Any]) -> dict[str, Any]:
+    from tavern_panels.api.redaction import masked_panel
+    from tavern_workflows.api.redaction import masked_document
+
+    return {"workflows": masked_document, "panels": masked_panel}.get(kind, masked)(document)
+
+
+def _is_all(data: bytes) -> bool:
+    """Return whether a file says no more than its document: it has no comments, and no name twice in an object."""
+    try:
+        json.loads(data, object_pairs_hook=_once)
+    except ValueError:
+        return False
+    return True
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError
+    return found
 
 
 def _without_settings(data: bytes) -> str:

@@ -13,7 +13,6 @@ from pydantic import JsonValue
 
 from tavern_agents.api.agents import AGENT_RUNTIME, AgentProfile, AgentRequest, AgentRun, AgentRunFilter
 from tavern_agents.api.histories import CHAT_HISTORY
-from tavern_agents.api.memory import GoalChange, MemoryChange
 from tavern_engine.api.executions import EXECUTION_ENGINE
 from tavern_host import clock
 from tavern_host.context import PluginContext
@@ -48,6 +47,7 @@ from tavern_worlds.api.scenes import (
     WorldState,
 )
 from tavern_worlds.files import read_scenes, write_scene
+from tavern_worlds.openings import introduce
 from tavern_worlds.store import SceneStore
 
 EVENT = "SCENE_UPDATE"
@@ -160,11 +160,11 @@ class Scenes(SceneManager):
         run = run.model_copy(update={"world": world})
         try:
             for member, (agent, profile) in zip(members, pairs, strict=True):
-                await self._introduce(run, member, agent, profile)
+                await introduce(self._context, run, member, agent, profile, call)
             await self.store.add(run, call)
         except TavernError:
-            for member in members:
-                await self._context.services.get(CHAT_HISTORY).delete(member.conversation_id)
+            for conversation in (run.id, *(member.conversation_id for member in members)):
+                await self._context.services.get(CHAT_HISTORY).delete(conversation)
             raise
         self._changed(run, "started")
         return run
@@ -174,26 +174,6 @@ class Scenes(SceneManager):
             return await self._context.services.get(AGENT_RUNTIME).get(agent.profile_id)
         except NotFound as error:
             raise Misconfigured(f"$.agent_instances: {agent.instance_id!r}: {error.message}") from None
-
-    async def _introduce(self, run: SceneRun, member: SceneMember, agent: SceneAgent, profile: AgentProfile) -> None:
-        """Begin an agent's own conversation with what it learns of the scene, and what it remembers there."""
-        told = ChatMessage(role="user", content=changes.opening(run, member))
-        await self._context.services.get(CHAT_HISTORY).add(member.conversation_id, [told])
-        goals = {goal.caiu_id: goal for goal in agent.initial_goals_override_reference}
-        dropped = [g.caiu_id for g in profile.initial_goals_reference if goals and g.caiu_id not in goals]
-        change = MemoryChange(
-            state=agent.initial_private_state_override,
-            goals=[
-                *(GoalChange(id=id, status="dropped") for id in dropped),
-                *(
-                    GoalChange(id=id, base=goal.kb_alias_or_id or "", priority=goal.activation_priority)
-                    for id, goal in goals.items()
-                ),
-            ],
-        )
-        if change != MemoryChange():
-            runtime = self._context.services.get(AGENT_RUNTIME)
-            await runtime.change_memory(member.profile_id, member.conversation_id, change)
 
     async def stop(self, scene: str, *, call: CallContext | None = None) -> SceneRun:
         """End a run; see the interface."""

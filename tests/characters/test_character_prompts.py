@@ -100,17 +100,26 @@ async def test_a_character_calls_tools_and_nothing_stands_between_a_call_and_its
 
 
 async def test_several_characters_talk_in_a_scene(bench: AgentBench) -> None:
-    for name in ("Ann", "Ben"):
-        await characters(bench).import_card(dumped({**MIRA, "name": name}), name="a.json")
+    ann = {**MIRA, "name": "Ann", "first_mes": "Alone?", "group_only_greetings": [" ", "Ah, {{user}} and friends!"]}
+    ben = {**MIRA, "name": "Ben", "first_mes": "{{char}} nods at {{user}}."}
+    await characters(bench).save_persona(Persona(name="Somebody else"))
+    for card in ({"spec": "chara_card_v3", "data": ann}, ben):
+        made = await characters(bench).import_card(dumped(card), name="a.json")
+        assert made.unsupported == []
     scenes = bench.host.services.get(SCENE_MANAGER)
     scene = await scenes.create("The inn", ["ann", "ben"], description="Rain.")
     assert (scene.id, [one.profile_id for one in scene.agent_instances]) == ("the-inn", ["ann", "ben"])
     assert (await scenes.create("The inn", ["ann"])).id == "the-inn-2"
     model = bench.answers(said("Hello, Ben."), said("Hello, Ann."))
     run = await scenes.start("the-inn")
+    greeted = [one.message for one in await bench.histories.load(run.id)]
+    assert [(one.role, one.name, one.content) for one in greeted] == [
+        ("assistant", "Ann", "Ah, Somebody else and friends!"),
+        ("assistant", "Ben", "Ben nods at Somebody else."),
+    ]
     await scenes.say(run.id, "Talk!", name="Ada")
     await scenes.wait(run.id)
-    assert [one.message.content for one in await bench.histories.load(run.id)] == [
+    assert [one.message.content for one in await bench.histories.load(run.id)][2:] == [
         "Talk!",
         "Hello, Ben.",
         "Hello, Ann.",
@@ -118,7 +127,12 @@ async def test_several_characters_talk_in_a_scene(bench: AgentBench) -> None:
     first, second = ([one.content for one in asked.messages] for asked in model.asked)
     assert "Ann keeps the inn. Somebody else is her guest." in first
     assert "Ben keeps the inn. Somebody else is her guest." in second
-    assert second[-1] == "Ada: Talk!\n\nAnn: Hello, Ben."
+    assert first[-2:] == ["Ah, Somebody else and friends!", "Ben: Ben nods at Somebody else.\n\nAda: Talk!"]
+    heard = ["Ann: Ah, Somebody else and friends!", "Ada: Talk!", "Ann: Hello, Ben."]
+    assert second[-2:] == ["Ben nods at Somebody else.", "\n\n".join(heard)]
+    (bench.project.root / "characters" / "ben.json").unlink()
+    again = await scenes.start("the-inn")
+    assert [one.message.name for one in await bench.histories.load(again.id)] == ["Ann"]
     with pytest.raises(NotFound):
         await scenes.create("The inn", ["nobody"])
     with pytest.raises(InvalidInput, match="stands twice"):

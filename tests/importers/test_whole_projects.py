@@ -125,6 +125,37 @@ async def test_what_leaves_has_no_secret_however_its_file_is_written(tmp_path: P
             assert (await site.get("/api/project-archive?parts=agents")).status == 200
 
 
+async def test_what_stands_beside_a_document_and_in_the_folders_of_plugins_has_no_secret_either(tmp_path: Path) -> None:
+    keyed, agent = json.dumps(KEYED), {"core_deliberation_workflow_id": "x", "custom_metadata": {"token": "k-1"}}
+    clean, tool = '{"nodes": [],\n "edges": []}', '{"parameters": {"properties": {"token": {"type": "string"}}}}'
+    files = {
+        "workflows/aside.json": "// apiKey: k-1\n" + clean,
+        "workflows/twice.json": keyed[:-1] + ', "nodes": []}',
+        "workflows/clean.json": clean,
+        "agents/aside.json": '{"core_deliberation_workflow_id": "x" /* password: k-1 */}',
+        "plugins/acme/workflows/keyed.json": keyed,
+        "plugins/acme/flows/deep/keyed.json": "// mine\n" + keyed,
+        "plugins/acme/people/scout.json": json.dumps(agent),
+        "plugins/acme/sample/agents/scout.json": json.dumps(agent),
+        "plugins/acme/when/night.json": json.dumps({"kind": "webhook", "config": {"secret": "k-1"}}),
+        "plugins/acme/tools/a.tool.json": tool,
+        "plugins/acme/tools/half.json": "{",
+    }
+    async with Host(tmp_path / "one") as host, served(host) as site:
+        for path, text in files.items():
+            host.project.root.joinpath(path).parent.mkdir(parents=True, exist_ok=True)
+            host.project.root.joinpath(path).write_text(text)
+        sent = (await (await site.get("/api/project-archive")).json())["files"]
+        same = {path for path, text in files.items() if sent[path] == text}
+        assert same == {"workflows/clean.json", "plugins/acme/tools/a.tool.json", "plugins/acme/tools/half.json"}
+        assert [path for path in files if "k-1" in sent[path]] == []
+        assert json.loads(sent["workflows/aside.json"]) == json.loads(clean)
+        assert json.loads(sent["plugins/acme/flows/deep/keyed.json"])["nodes"][0]["inputValues"] == {"api_key": MASK}
+        host.project.root.joinpath("plugins/acme/workflows/half.json").write_text(keyed[:-1])
+        refusal = await site.get("/api/project-archive")
+        assert (refusal.status, "leave out plugins/" in (await refusal.json())["detail"]) == (400, True)
+
+
 async def test_a_name_that_no_import_takes_is_refused_at_the_export(tmp_path: Path) -> None:
     async with Host(tmp_path / "one") as host, served(host) as site:
         for name in (b"a\xff", b"a\nb", b"a\\b"):

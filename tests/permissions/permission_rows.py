@@ -590,8 +590,8 @@ _ASKED_FOR_NOTHING = {
         "agentRuntime": "send interrupt pause resume change_memory recall remember read_result replay get_run wait "
         "trace memory recording",
         "assistant": "propose_patch apply_patch undo_patch",
-        "characters": "import_card import_chat import_preset begin export_card export_chat get_card save_card "
-        "save_picture",
+        "characters": "import_card import_chat import_preset begin export_card export_chat get_card greeting "
+        "save_card save_picture",
         "chatHistory": "edit swipe activate fork fork_history rename_branch rename_history delete_branch "
         "import_history load get_history load_branch children tree export_history",
         "executionEngine": "output get show wait",

@@ -133,7 +133,7 @@ BOUNDED = {
 READS_CONTENT = {
     "accounts:read": "list_users sessions identify identity members",
     "agentRuntime:read": "runs get_run wait trace memory recording",
-    "characters:read": "export_card export_chat get_card",
+    "characters:read": "export_card export_chat get_card greeting",
     "chatHistory:read": "list_histories load get_history load_branch children tree export_history",
     "executionEngine:read": "get show wait history queue",
     "runStore:read": "get batches contents list_runs content",

@@ -111,7 +111,7 @@ _READ = "Read the cards of characters with their books, and conversations with t
 _PERSONA = "Read and change who a person is in conversations with characters."
 
 
-class Characters(ServiceInterface, name="characters"):
+class Characters(ServiceInterface, name="characters", version=2):
     """Makes agents of character cards. Raises `NotFound` for a character that is not there."""
 
     @reads
@@ -176,6 +176,11 @@ class Characters(ServiceInterface, name="characters"):
     ) -> BegunConversation:
         """Begin a conversation with the greeting of a character, for the person who asks. Raises `Conflict` for an id
         that is taken."""
+
+    @acts("characters:read", _READ, since=2)
+    async def greeting(self, character: str, *, conversation_id: str, call: CallContext | None = None) -> str:
+        """Return what a character says first where others are, to the person who asks: the first greeting of its card
+        that is for groups, else its first; empty where it has none."""
 
     @acts("characters:write", _WRITE)
     async def import_chat(
