@@ -102,8 +102,9 @@ class CharacterService(Characters):
             entries, unsupported = 0, card.unsupported
             if card.book is not None:
                 book = {"spec": "lorebook_v3", "data": {**card.book, "name": card.book.get("name") or card.name(stem)}}
+                text = await asyncio.to_thread(dumped, book)
                 report = await self._context.services.get(KNOWLEDGE_BASE).import_base(
-                    id, dumped(book), replace=replace, call=call
+                    id, text, replace=replace, call=call
                 )
                 entries = report.entries
                 unsupported = sorted([*unsupported, *(f"character_book.{one}" for one in report.unsupported)])
@@ -250,7 +251,7 @@ class CharacterService(Characters):
         with suppress(NotFound):
             knowledge = self._context.services.get(KNOWLEDGE_BASE)
             kept = await knowledge.export_base(character, format="character_book", call=call)
-            book = json.loads(kept.content)
+            book = await asyncio.to_thread(json.loads, kept.content)
             if card.book is not None and "name" not in card.book:
                 book.pop("name", None)
         return await asyncio.to_thread(self._exported, character, card, book, format)
