@@ -45,6 +45,94 @@ async def test_a_graph_of_comfyui_is_there_with_values_places_and_notes(imports:
     assert sorted(one.things[0].id for one in again) == ["comfy_ui-2", "comfy_ui-3", "comfy_ui-4"]
 
 
+def _node(id: int, kind: str, *inputs: tuple[str, int | None], **more: Any) -> dict[str, Any]:
+    slots = [{"name": name, "type": "*", "link": link} for name, link in inputs]
+    return {"id": id, "type": kind, "title": kind, "pos": [10 * id, 0], "inputs": slots, **more}
+
+
+def _link(id: int, *ends: int) -> dict[str, Any]:
+    return dict(zip(("id", "origin_id", "origin_slot", "target_id", "target_slot"), (id, *ends), strict=True))
+
+
+_OUT = {"outputs": [{"name": "out", "type": "*"}]}
+_WIDGET = {"name": "seed", "type": "INT", "link": None, "widget": {"name": "seed"}}
+INNER = {
+    **{"id": "of-one", "name": "Twice", "inputs": [{"name": "a"}, {"name": "seed"}, {"name": "b"}]},
+    "nodes": [
+        _node(1, "First", ("a", 1), ("free", 9), **_OUT),
+        _node(2, "Second", ("x", 2), ("seed", 3), **_OUT, widgets_values=[7]),
+    ],
+    "links": [
+        *(_link(1, -10, 0, 1, 0), _link(2, 1, 0, 2, 0), _link(3, -10, 1, 2, 1), _link(4, 2, 0, -20, 0)),
+        *(_link(5, -10, 2, -20, 1), _link(9, -10, 8, 1, 1)),
+    ],
+}
+INNER["nodes"][1]["inputs"][1]["widget"] = {"name": "seed"}
+OUTER = {
+    **{"id": "of-two", "name": "Nested"},
+    "nodes": [_node(1, "of-one", ("a", 1), ("seed", None), **_OUT), _node(2, "Third", ("x", 2), **_OUT)],
+    "links": [[1, -10, 0, 1, 0, "*"], [2, 1, 0, 2, 0, "*"], [3, 2, 0, -20, 0, "*"]],
+}
+SELF = {"id": "of-self", "name": "Ouroboros", "nodes": [_node(1, "of-self"), _node(2, "Tail")], "links": []}
+
+
+async def test_subgraphs_of_comfyui_come_as_the_nodes_that_are_in_them(imports: Imports) -> None:
+    two = [{"name": "out", "type": "*"}, {"name": "same", "type": "*"}]
+    one = _node(5, "of-one", ("a", 1), title="One", outputs=two, widgets_values=[42], pos=[500, 300])
+    one["inputs"] += [_WIDGET, {"name": "b", "type": "*", "link": 2}]
+    nodes = [
+        *(_node(3, "Source", **_OUT), one, _node(6, "of-two", ("a", 3), title="Two", mode=4, **_OUT)),
+        *(_node(7, "Sink", ("x", 4), ("y", 5)), _node(8, "of-self"), _node(9, "of-nobody")),
+    ]
+    links = [
+        _link(1, 3, 0, 5, 0),
+        _link(2, 3, 0, 5, 2),
+        _link(3, 5, 0, 6, 0),
+        _link(4, 6, 0, 7, 0),
+        _link(5, 5, 1, 7, 1),
+    ]
+    graph = {"nodes": nodes, "links": links, "definitions": {"subgraphs": [INNER, OUTER, SELF]}}
+    result = await imports.take("nested.json", graph)
+    document = imports.workflow("nested")
+    names = {node["id"]: node.get("displayName", node["type"].partition(":")[2]) for node in document["nodes"]}
+    assert sorted(names.values()) == sorted(
+        [*("Source", "Sink", "First", "First", "Second", "Second", "Third", "Tail", "of-self", "of-nobody")]
+    )
+    found = sorted((names[edge["source"]], names[edge["target"]]) for edge in document["edges"])
+    assert found == sorted(
+        [
+            *(("Source", "First"), ("First", "Second"), ("Second", "First"), ("First", "Second"), ("Second", "Third")),
+            *(("Third", "Sink"), ("Source", "Sink")),
+        ]
+    )
+    seeds = [(node["inputValues"], node.get("bypassed")) for node in document["nodes"] if names[node["id"]] == "Second"]
+    assert sorted(seeds, key=str) == [({"seed": 42}, None), ({"seed": 7}, True)]
+    assert [frame["text"] for frame in document["comments"]][:2] == ["of-self", "Two"]
+    assert result.without_effect == ["of-self is a subgraph that holds itself: it stands as one node"]
+
+
+async def test_subgraphs_that_swell_are_refused(imports: Imports) -> None:
+    def doubling(level: int) -> dict[str, Any]:
+        return {"id": f"l{level}", "nodes": [_node(n, f"l{level + 1}") for n in (1, 2)], "links": []}
+
+    wide = {"id": "wide", "nodes": [_node(1, "A", **_OUT), _node(2, "B")], "links": []}
+    wide["links"] = [_link(n, 1, 0, 2, n) for n in range(1, 9000)]
+    rows = [
+        ([_node(1, "l0")], [doubling(level) for level in range(40)], "nodes with those in its subgraphs"),
+        ([_node(n, "wide") for n in range(9)], [wide], "links with those in its subgraphs"),
+    ]
+    await refused(
+        [
+            (
+                imports.take("a.json", {"nodes": nodes, "links": [], "definitions": {"subgraphs": known}}),
+                InvalidInput,
+                said,
+            )
+            for nodes, known, said in rows
+        ]
+    )
+
+
 async def test_the_other_programs_come_as_theirs_are(imports: Imports) -> None:
     rows = [
         ("comfy_api.json", "comfyui", 5, 6, "KSampler"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tavern_host.contracts.errors import InvalidInput
+from tavern_workflows.foreign.comfyui_subgraphs import Unfolded
 from tavern_workflows.foreign.graph import (
     MAX_LINKS,
     MAX_NODES,
@@ -86,20 +87,12 @@ class _Editor:
 
     def __init__(self, document: dict[str, Any], graph: ForeignGraph) -> None:
         self._document, self._graph = document, graph
-        self._entries = {key_of(one.get("id")): one for one in objects_in(document.get("nodes"))}
-        self._links: dict[str, tuple[str, int, str, int]] = {}
         links = document.get("links")
         if isinstance(links, list) and len(links) > MAX_LINKS:
             raise InvalidInput(f"the graph has {len(links):,} links; at most {MAX_LINKS:,} are imported")
-        for link in links if isinstance(links, list) else []:
-            if isinstance(link, dict):
-                link = [link.get(key) for key in ("id", "origin_id", "origin_slot", "target_id", "target_slot")]
-            if isinstance(link, list) and len(link) >= 5 and type(link[2]) is int and type(link[4]) is int:
-                self._links[key_of(link[0])] = (key_of(link[1]), link[2], key_of(link[3]), link[4])
-        self._subgraphs = {
-            text_of(one.get("id")): text_of(one.get("name")) or "a subgraph"
-            for one in objects_in(object_in(document.get("definitions")).get("subgraphs"))
-        }
+        unfolded = Unfolded(document)
+        self._entries, self._links, self._frames = unfolded.nodes, unfolded.links, unfolded.frames
+        self._subgraphs = unfolded.folded
 
     def read(self) -> None:
         """Fill the graph."""
@@ -117,7 +110,7 @@ class _Editor:
         for node, entry in kept.values():
             self._connect(node, entry, outputs)
         graph.nodes = [node for node, _ in kept.values()]
-        for frame in objects_in(self._document.get("groups"), "frames"):
+        for frame in self._frames:
             box = frame.get("bounding")
             corner, size = (pair_of(box[:2]), pair_of(box[2:])) if isinstance(box, list) else (None, None)
             graph.notes.append(ForeignNote(text_of(frame.get("title"), MAX_TEXT), corner, size))
@@ -131,7 +124,7 @@ class _Editor:
         title = text_of(entry.get("title"))
         if kind in self._subgraphs:
             kind, title = f"subgraph {self._subgraphs[kind]}", title or self._subgraphs[kind]
-            self._graph.without_effect.append(f"{title} is a subgraph: it stands as one node, without those in it")
+            self._graph.without_effect.append(f"{title} is a subgraph that holds itself: it stands as one node")
         mode = entry.get("mode")
         if mode == _MUTED:
             self._graph.without_effect.append(f"{title or kind} ({key}) was muted with what follows it; it is bypassed")
