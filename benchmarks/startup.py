@@ -102,10 +102,15 @@ asyncio.run(main())
 """
 
 
+_LIBRARIES = "import asyncio, pydantic"
+
+
 def version() -> list[Result]:
-    """Measure `tavern --version`, and return its time as a ratio to that of `python -c pass`."""
+    """Measure `tavern --version` and `tavern --help`, and return their times as ratios to those of interpreters that
+    import nothing, and what each command imports."""
     with tempfile.TemporaryDirectory() as folder:
         place = _Place(Path(folder))
+        place.make_project()
         return [
             compare_once(
                 "tavern --version",
@@ -113,7 +118,14 @@ def version() -> list[Result]:
                 place.until_ended([sys.executable, "-c", "pass"]),
                 floor_name="python -c pass",
                 limit=4.0,
-            )
+            ),
+            compare_once(
+                "tavern --help",
+                place.until_ended([*_TAVERN, "--help"]),
+                place.until_ended([sys.executable, "-c", _LIBRARIES]),
+                floor_name=f"python -c '{_LIBRARIES}'",
+                limit=4.0,
+            ),
         ]
 
 
@@ -152,6 +164,10 @@ class _Place:
         names = fill_site(self._folder / "site", distributions=DISTRIBUTIONS, plugins=PLUGINS)
         (self._folder / "config").mkdir()
         (self._folder / "config" / "host.yaml").write_text(f"trust: {json.dumps(names)}\n", encoding="utf-8")
+        self.make_project()
+
+    def make_project(self) -> None:
+        """Make the empty project that the commands are for."""
         self._run([*_TAVERN, "init", str(self._folder / "project")])
 
     def until_ended(self, command: list[str]) -> Timed:

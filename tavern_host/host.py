@@ -29,7 +29,7 @@ from tavern_host.contracts.ui import FrontendFiles
 from tavern_host.events.bus import EventBus
 from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.plugins.discovery import Sources
-from tavern_host.plugins.grants import GrantStore, SwitchStore, stamp
+from tavern_host.plugins.grants import GRANTS, SWITCHES, GrantStore, SwitchStore, stamp
 from tavern_host.plugins.manager import Manager
 from tavern_host.plugins.manifest import entry_folders
 from tavern_host.plugins.record import Record
@@ -139,8 +139,8 @@ class Host:
         self._manager = Manager(
             sources=Sources(folders=[self.project.plugins], dev=dev, embedded=plugins, packages=folders.packages),
             review=Review(operator, frozenset(trust), frozenset(without), third_party),
-            grants=GrantStore(state / "grants.json"),
-            switches=SwitchStore(state / "plugins.json"),
+            grants=GrantStore(state / GRANTS),
+            switches=SwitchStore(state / SWITCHES),
             settings=self._store,
             catalogue=catalogue,
             boundary=_boundary(placement, catalogue, self._setting, observer),

@@ -12,19 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 from pydantic import Field, JsonValue
 
 from tavern_host.context import Project
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
-from tavern_host.contracts.manifest import Manifest
 from tavern_host.contracts.wire import Model
-from tavern_host.plugins.discovery import discover
-from tavern_host.plugins.review import OperatorFile
+from tavern_host.plugins.operator_file import OperatorFile
 from tavern_host.storage.files import write_atomic
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml
+
+if TYPE_CHECKING:
+    from tavern_host.contracts.manifest import Manifest
 
 PROJECT_FILE, OPERATOR_FILE = "tavern.yaml", "host.yaml"
 _APP = "tavern-host"
@@ -165,6 +166,8 @@ def _declared_folders() -> list[str]:
 @cache
 def _first_party() -> tuple[tuple[Path, Manifest], ...]:
     """Return the folders and manifests of the installed first-party plugins, which stay what they are."""
+    from tavern_host.plugins.discovery import discover
+
     found = [record for record in discover()[0].values() if record.first_party]
     return tuple((one.root, one.manifest) for one in found if one.root is not None and one.manifest is not None)
 

@@ -18,7 +18,7 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.cli.arguments import group
-from tavern_host.cli.host_commands import host_commands
+from tavern_host.cli.descriptors import host_commands
 from tavern_host.contracts.errors import HTTP_STATUS
 from tavern_host.contracts.languages import LANGUAGES, Catalogue, of_browser, of_terminal
 from tavern_host.contracts.plugins import PluginState

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tavern_host import PluginContext, hookimpl
 from tavern_host.contracts.errors import Misconfigured
-from tavern_scripts.api.scripts import ScriptBackendInfo, ScriptLanguage
+
+if TYPE_CHECKING:
+    from tavern_scripts.api.scripts import ScriptBackendInfo, ScriptLanguage
 
 PROGRAMS: Mapping[ScriptLanguage, str] = {"python": "python3", "nodejs": "node", "bun": "bun"}
 """What runs a language in its image."""
@@ -18,6 +21,8 @@ _IMAGE = re.compile(r"[a-z0-9][\w.:/-]*@sha256:[0-9a-f]{64}")
 @hookimpl
 def tavern_register_script_backends(context: PluginContext) -> list[ScriptBackendInfo]:
     """Return the sandbox for the languages that have an image. Raises `Misconfigured`."""
+    from tavern_scripts.api.scripts import ScriptBackendInfo
+
     interpreters = {language: PROGRAMS[language] for language in images(context)}
     if not interpreters:
         return []

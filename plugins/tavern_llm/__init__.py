@@ -6,10 +6,14 @@ Which models there are is a setting; this plugin holds no prompts and no convers
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tavern_host import CommandInfo, PluginContext, RouteInfo, ServiceInfo, Veto, hookimpl
 from tavern_host.contracts.metrics import Figure, Tally
 from tavern_host.contracts.settings import SettingsChange
-from tavern_llm.api.llm import LlmAdapterInfo
+
+if TYPE_CHECKING:
+    from tavern_llm.api.llm import LlmAdapterInfo
 
 
 class State:
@@ -29,6 +33,8 @@ def tavern_register_services() -> list[ServiceInfo]:
 @hookimpl
 def tavern_register_llm_adapters() -> list[LlmAdapterInfo]:
     """Return the adapters that come with the host."""
+    from tavern_llm.api.llm import LlmAdapterInfo
+
     return [
         LlmAdapterInfo(
             name="openai",

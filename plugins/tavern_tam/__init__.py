@@ -5,14 +5,19 @@ They find calls in text. They execute nothing, and know of the tools only what a
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tavern_host import hookimpl
-from tavern_tools.api.protocols import ActionProtocolInfo
+
+if TYPE_CHECKING:
+    from tavern_tools.api.protocols import ActionProtocolInfo
 
 
 @hookimpl
 def tavern_register_action_protocols() -> list[ActionProtocolInfo]:
     """Return the protocols; TAM is the default one."""
     from tavern_tam import action, instructions, parser, tag_block, tool_call
+    from tavern_tools.api.protocols import ActionProtocolInfo
 
     return [
         ActionProtocolInfo(

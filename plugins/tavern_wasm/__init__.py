@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tavern_host import hookimpl
-from tavern_scripts.api.scripts import ScriptBackendInfo
+
+if TYPE_CHECKING:
+    from tavern_scripts.api.scripts import ScriptBackendInfo
 
 
 @hookimpl
 def tavern_register_script_backends() -> list[ScriptBackendInfo]:
     """Return the sandbox of scripts in `wasm`."""
+    from tavern_scripts.api.scripts import ScriptBackendInfo
+
     return [
         ScriptBackendInfo(
             name="wasmtime",

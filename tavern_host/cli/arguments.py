@@ -17,7 +17,6 @@ from tavern_host.contracts.commands import CommandGroup, CommandInfo, CommandPar
 from tavern_host.contracts.languages import say
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.plugins import PluginInfo, withheld
-from tavern_host.hookspecs import hooks
 
 _TYPES: dict[str, Any] = {"text": str, "integer": int, "number": float, "path": str}
 Completing = Callable[[CommandInfo, CommandParameter, click.Context, click.Parameter, str], list[Any]]
@@ -101,6 +100,8 @@ def parse(
 
 def _who_may_have(word: str, plugins: Sequence[PluginInfo]) -> str:
     """Return which withheld plugin an unknown command may be of, with what helps, or nothing."""
+    from tavern_host.hookspecs import hooks
+
     asked = hooks()["tavern_register_commands"].permission
     texts = (withheld(p.name, [p]) for p in plugins if any(asked == permission.name for permission in p.permissions))
     hidden = next(filter(None, texts), "").replace("; the plugin", "; it may be a command of", 1)

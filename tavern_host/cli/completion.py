@@ -15,7 +15,8 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
 from tavern_host.cli.arguments import global_options, group
-from tavern_host.cli.host_commands import host_commands, run_host_command
+from tavern_host.cli.descriptors import host_commands
+from tavern_host.cli.host_commands import run_host_command
 from tavern_host.cli.terminal import STREAMS, host_maker
 from tavern_host.contracts.commands import CommandInfo, CommandParameter
 from tavern_host.contracts.errors import TavernError

@@ -17,25 +17,26 @@ import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from tavern_host import __version__
 from tavern_host.cli.arguments import global_options, parse
+from tavern_host.cli.descriptors import HOST_COMMANDS, host_commands, known_commands
 from tavern_host.cli.garbage import collect_again
 from tavern_host.cli.help import first_steps
-from tavern_host.cli.host_commands import HOST_COMMANDS, host_commands, run_host_command
 from tavern_host.cli.log import set_up_log
 from tavern_host.cli.process_end import ExitDeadline, run_main
 from tavern_host.contracts.commands import CommandInfo, CommandOutput
 from tavern_host.contracts.errors import TavernError, describe
 from tavern_host.contracts.languages import CATALOGUE, of_terminal, say, say_lines
 from tavern_host.contracts.plugins import PluginInfo, PluginState
-from tavern_host.host import Host
 from tavern_host.projects import Folders, check_path
 from tavern_host.runtime.installed import catalogue, first_party_part
-from tavern_host.server.holder import server_of
+
+if TYPE_CHECKING:
+    from tavern_host.host import Host
 
 _log = logging.getLogger("tavern.cli")
 
@@ -128,6 +129,9 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], deadline: ExitDeadline
             return 0
         if options["debug"]:
             first_party_part("debugger:wait_for_debugger")()
+        known = known_commands(options) if {"-h", "--help"} & {*rest} else None
+        if known is not None and parse(known, rest, STREAMS.out) is None:
+            return 0
         set_up_log(verbose=options["verbose"])
         with STREAMS.kept():
             main = _run(options, rest, hosts)
@@ -158,6 +162,8 @@ def _run_in_loop(arguments: list[str], hosts: list[Host], deadline: ExitDeadline
 def host_maker(options: Mapping[str, Any], hosts: list[Host]) -> Callable[..., Host]:
     """Return the function that makes the hosts that the options of `tavern` ask for, and adds each to `hosts`."""
 
+    from tavern_host.host import Host
+
     def make_host(project: Path | None = None, *, serving: bool = False, third_party: bool = True) -> Host:
         dev = [Path(path) for path in options["dev"]]
         for path in dev:
@@ -178,6 +184,8 @@ def host_maker(options: Mapping[str, Any], hosts: list[Host]) -> Callable[..., H
 
 
 async def _run(options: dict[str, Any], rest: list[str], hosts: list[Host]) -> int:
+    from tavern_host.cli.host_commands import run_host_command
+
     make_host = host_maker(options, hosts)
     words = [word for word in rest if word != "--"][:2]
     names = {rest[0], " ".join(words)}
@@ -213,6 +221,8 @@ def _host_of_first_party_plugins(make_host: Callable[..., Host]) -> Iterator[Hos
             host = make_host(third_party=False)
             host.link()
         except TavernError:
+            from tavern_host.host import Host
+
             root = Path(folder)
             host = Host(root / "project", third_party=False, folders=Folders(root / "config", root / "state", root))
         yield host
@@ -224,6 +234,8 @@ async def _run_plugin_command(
     """Load all plugins, find the command among theirs and the host's `own`, then start the host and run it; with
     `at_server` let the server of the project do so that are for it. Without `third_party`, say nothing of plugins that
     are not first-party."""
+    from tavern_host.server.holder import server_of
+
     try:
         await host.load()
         registered = host.registrations.commands

@@ -23,6 +23,9 @@ from tavern_host.storage.yaml_file import InvalidFile
 
 M = TypeVar("M", bound=Model)
 
+GRANTS, SWITCHES = "grants.json", "plugins.json"
+"""The two files, in the operator's folder for a project."""
+
 
 class Grant(Model):
     """What the operator granted to one plugin, when, the version that was reviewed, and since when it had a grant."""

@@ -22,12 +22,13 @@ from tavern_host.hooks.dispatch import Dispatcher, LoadedHookResult
 from tavern_host.plugins.discovery import Sources, discover
 from tavern_host.plugins.grants import GrantStore, SwitchStore
 from tavern_host.plugins.lifecycle import Lifecycle
+from tavern_host.plugins.operator_file import OperatorFile
 from tavern_host.plugins.ordering import dependency_problems, load_order
 from tavern_host.plugins.permissions import Publishers
 from tavern_host.plugins.record import LoadedPlugin, Record, log_failure, problem_of
 from tavern_host.plugins.registrations import Registrations
 from tavern_host.plugins.report import Problems, Report
-from tavern_host.plugins.review import Code, OperatorFile, Review
+from tavern_host.plugins.review import Code, Review
 from tavern_host.runtime.boundary import Boundary
 from tavern_host.runtime.installed import first_party_part
 from tavern_host.runtime.serial_executor import SerialExecutor

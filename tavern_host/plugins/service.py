@@ -40,9 +40,9 @@ from tavern_host.contracts.plugins import (
 from tavern_host.plugins.discovery import discover, fingerprint, upgraded_since
 from tavern_host.plugins.grants import stamp
 from tavern_host.plugins.manager import Manager
+from tavern_host.plugins.operator_file import OperatorFile
 from tavern_host.plugins.permissions import decide
 from tavern_host.plugins.record import Record
-from tavern_host.plugins.review import OperatorFile
 from tavern_host.plugins.why import explain
 from tavern_host.runtime.threads import run_in_thread
 from tavern_host.storage.running_hosts import RunningHosts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from helpers.command_line import tavern
+from helpers.folder_plugins import write_plugin
 from helpers.repetition import Failures
 
 from tavern_host import __version__
@@ -15,6 +16,18 @@ COMMANDS = (
     " | plugins list | plugins revoke | plugins show | serve | stop | tools call | tools list | tools show"
     " | workflow check | workflow list | workflow run"
 )
+
+POURS = """from tavern_host import CommandInfo, hookimpl
+
+
+@hookimpl
+def tavern_register_commands():
+    return [CommandInfo(name="pour", help="Pour.", handler=f"{__name__}:pour")]
+
+
+async def pour(arguments, context):
+    yield
+"""
 
 
 def test_help_names_every_group_of_commands(tmp_path: Path) -> None:
@@ -36,6 +49,23 @@ def test_help_names_every_group_of_commands(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists(), "help makes no project"
     ran = tavern("workflow")
     assert (ran.code, "check" in ran.err and "run" in ran.err) == (2, True)
+
+
+def test_help_shows_the_commands_that_the_host_would_have(project: Path) -> None:
+    """It is shown without a host where all commands are known without one."""
+    here, demo, hooks = ("--project", project), "\n  demo ", {"hooks": ["hook:server:commands:register"]}
+    quiet = write_plugin(project.parent / "quiet-one")
+    for words in ("", "plugins", "agent run", "no-such"):
+        known, of_host = (tavern(*here, *more, *words.split(), "--help") for more in ([], ["--dev", quiet]))
+        assert known == of_host
+    assert demo in tavern(*here, "--help").out
+    assert demo not in tavern(*here, "--no-plugin", "tavern-demo", "--help").out
+    write_plugin(project / "plugins" / "acme", {"__init__.py": POURS}, permissions=hooks)
+    assert tavern(*here, "plugins", "grant", "acme").code == 0
+    assert "\n  pour " in tavern(*here, "--help").out
+    assert "\n  pour " not in tavern(*here, "--no-plugins", "--help").out
+    assert tavern(*here, "plugins", "disable", "tavern-demo").code == 0
+    assert demo not in tavern(*here, "--no-plugins", "--help").out
 
 
 def test_every_group_has_a_sentence_and_stands_under_a_heading() -> None:

@@ -12,7 +12,7 @@ from helpers.repetition import Failures
 
 from tavern_host import Host
 from tavern_host.cli.arguments import parse
-from tavern_host.cli.host_commands import host_commands
+from tavern_host.cli.descriptors import host_commands
 
 
 async def test_examples_are_there_and_can_be_typed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from helpers.repetition import Failures
 
 from tavern_devtools.scaffold import scaffold
 from tavern_devtools.schemas import SCHEMAS, schema_of
-from tavern_host.plugins.review import OperatorFile
+from tavern_host.plugins.operator_file import OperatorFile
 from tavern_host.projects import ProjectFile
 from tavern_tools.api.toolschema import PROPERTIES
 from tavern_tools.catalog.definitions import _KNOWN

@@ -29,7 +29,7 @@ import tavern_host
 from tavern_devtools import testing as installing_module
 from tavern_host import Host
 from tavern_host.cli import terminal
-from tavern_host.cli.host_commands import host_commands
+from tavern_host.cli.descriptors import host_commands
 from tavern_host.contracts import manifest, settings, ui
 from tavern_host.contracts.commands import CommandInfo
 from tavern_host.contracts.errors import TavernError

@@ -42,8 +42,8 @@ import yaml
 from tavern_host import Host
 from tavern_host.contracts.plugins import MANIFEST, PluginState
 from tavern_host.plugins.manifest import read_manifest
+from tavern_host.plugins.operator_file import OperatorFile
 from tavern_host.plugins.permissions import asked
-from tavern_host.plugins.review import OperatorFile
 from tavern_host.projects import make_project, read_project_file
 from tavern_host.storage.yaml_file import InvalidFile, read_yaml
 from tests.helpers.command_line import FEW_PLUGINS, tavern

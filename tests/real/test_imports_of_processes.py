@@ -190,6 +190,14 @@ def test_listing_and_showing_plugins_imports_none(tmp_path: Path) -> None:
     assert "aiohttp" not in loaded
 
 
+def test_help_makes_no_host_where_no_other_plugin_is(tmp_path: Path) -> None:
+    (tmp_path / "tavern.yaml").write_text("name: inn\n")
+    for words in (["--help"], ["plugins", "--help"], ["workflow", "run", "--help"]):
+        loaded = modules_after(f"from tavern_host.cli.terminal import run\nassert run({words}) == 0", cwd=tmp_path)
+        unneeded = {"tavern_host.host", "tavern_host.contracts.manifest", "tavern_host.contracts.workflows"}
+        assert loaded & {*unneeded, "tavern_llm.api.llm", "tavern_scripts.api.scripts"} == set()
+
+
 def test_plugins_of_pydantic_are_not_imported(tmp_path: Path) -> None:
     (tmp_path / "acme_seen.py").write_text("print('imported')\nraise ImportError\n")
     (tmp_path / "acme-1.dist-info").mkdir()
