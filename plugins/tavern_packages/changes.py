@@ -23,8 +23,8 @@ from tavern_host.contracts.errors import Conflict, InvalidInput
 from tavern_host.contracts.packages import Package, PackageChange
 from tavern_host.contracts.plugins import GROUP, AdmissionError, PluginInfo, PluginState, RunningHost
 from tavern_host.storage.running_hosts import RunningHosts
-from tavern_packages.installer import Installer, Wanted, versions
-from tavern_packages.sources import IndexEntry, Options, Sources
+from tavern_packages.installer import Installer, Wanted, unmet, versions
+from tavern_packages.sources import IndexEntry, Offer, Options, Sources
 from tavern_packages.store import PackageStore
 
 _OPERATOR = "user:operator"
@@ -122,11 +122,10 @@ class Changes:
                 known.get(before.distribution) if before is not None else None
             )  # another command may have changed it
             wanted = await self.sources.find(text, work, options)
-            there = known.get(wanted.distribution or "")
-            if before is None and there is not None and await options.replace(there, wanted.requested):
-                before = there
+            is_offer = before is None and (wanted.distribution or "") in known
+            before = known[wanted.distribution or ""] if is_offer else before
             others = [one for one in known.values() if one != before]
-            environment = [place for place in sys.path if not Path(place).is_relative_to(self.store.folder)]
+            environment = self._environment()
             here = await asyncio.to_thread(versions, environment)
             _check_distribution(wanted.distribution, before, here, known)
             places = [*environment, *(str(self.store.folder / one.folder) for one in others)]
@@ -140,7 +139,7 @@ class Changes:
                 is_same = before is not None and (before.version, before.sha256) == (package.version, package.sha256)
                 if before is not None and is_same and not wanted.build:
                     return PackageChange(package=before, before=before.version, changed=False)
-                return await self._change(package, before, known, options, "plugin.upgraded")
+                return await self._change(package, before, known, options, "plugin.upgraded", is_offer=is_offer)
             finally:
                 if all(self.store.folder / one.folder != folder for one in self.store.read().values()):
                     await asyncio.to_thread(self.store.remove, folder)
@@ -171,15 +170,23 @@ class Changes:
         )
 
     async def _change(
-        self, package: Package, before: Package | None, known: Mapping[str, Package], options: Options, action: str
+        self,
+        package: Package,
+        before: Package | None,
+        known: Mapping[str, Package],
+        options: Options,
+        action: str,
+        *,
+        is_offer: bool = False,
     ) -> PackageChange:
         """Let a package be in use that is in its folder, unless that would not go well; the audit log calls it
-        `action` where there was one before."""
+        `action` where there was one before. Raises `Conflict` for an offer that nobody accepts."""
         after = {**known, package.distribution: package}
         change = PackageChange(package=package, before=before.version if before is not None else None)
         async with self._host() as host, self._host(after) as staged:
             plugins = _plugins_of(package, staged.plugins())
             _check_others(host.plugins(), staged.plugins(), f"with {package.distribution} {package.version}", package)
+            await asyncio.to_thread(self._check_needs, package, known, after)
             was = [one for one in host.plugins() if before is not None and one.name in before.plugins]
             in_use = any(one.state is not PluginState.NEEDS_REVIEW for one in was)
             if before is not None:
@@ -194,6 +201,11 @@ class Changes:
                 if not all(p.granted for p in one.permissions)
             }
             is_revoked = action == _ROLLED_BACK and not in_use  # since the upgrade, before which it was granted
+            if is_offer and before is not None:
+                offer = Offer(before, package, missing, _dropped(was, plugins))
+                if not await options.replace(offer):
+                    raise Conflict(f"{offer}; nothing was changed")
+                options = replace(options, grant=True)
             is_granted = not is_revoked and (options.grant or (bool(missing) and await options.ask(missing)))
             if missing and in_use and not is_granted:
                 return change.model_copy(update={"missing": missing, "changed": False})
@@ -217,6 +229,17 @@ class Changes:
         told = [line for one in running for line in _became(one, package)]
         left = {} if is_granted else missing
         return change.model_copy(update={"missing": left, "changed": not failed, "failed": failed, "running": told})
+
+    def _check_needs(self, package: Package, known: Mapping[str, Package], after: Mapping[str, Package]) -> None:
+        """Raise `Conflict` where what a package needs, or another one, would not be met any more."""
+        sets = ([str(self.store.folder / one.folder) for one in packages.values()] for packages in (known, after))
+        now, then = (unmet(self._environment(), folders) for folders in sets)
+        if lost := sorted(then - now):
+            when = f"with {package.distribution} {package.version}"
+            raise Conflict(f"{when}, a need would not be met, and nothing was changed: {'; '.join(lost)}")
+
+    def _environment(self) -> list[str]:
+        return [place for place in sys.path if not Path(place).is_relative_to(self.store.folder)]
 
     async def _put_back(
         self, host: Host, package: Package, before: Package | None, known: Mapping[str, Package]
@@ -284,7 +307,7 @@ def _check_distribution(
         raise Conflict(f"{there}: change it there, or uninstall it there first, with pip or uv")
     if before is None and name is not None and name in known:
         plugin = known[name].plugins[0]
-        raise Conflict(f"{name} {known[name].version} is installed: `tavern plugins upgrade {plugin}`")
+        raise Conflict(f"{name} {known[name].version} is installed: `tavern plugins upgrade {plugin} …`")
 
 
 def _built(wanted: Wanted, pins: Mapping[str, str]) -> str:
@@ -304,6 +327,12 @@ def _plugins_of(package: Package, infos: Sequence[PluginInfo]) -> list[PluginInf
             message = f"{info.name} {package.version} would be {info.state.value}, and nothing was changed: {text}"
             raise AdmissionError(message, info.problems, plugin=info.name)
     return found
+
+
+def _dropped(before: Iterable[PluginInfo], after: Iterable[PluginInfo]) -> list[str]:
+    """Return the permissions that plugins no longer ask for."""
+    asked = {one.name for plugin in after for one in plugin.permissions}
+    return sorted({one.name for plugin in before for one in plugin.permissions} - asked)
 
 
 def _check_others(now: Sequence[PluginInfo], then: Sequence[PluginInfo], when: str, package: Package) -> None:

@@ -12,11 +12,11 @@ from packaging.version import Version
 from tavern_host import CommandOutput, Folders, PluginContext
 from tavern_host.contracts.errors import Misconfigured
 from tavern_host.contracts.languages import say
-from tavern_host.contracts.packages import Package, PackageChange
+from tavern_host.contracts.packages import PackageChange
 from tavern_host.contracts.plugins import PermissionInfo
 from tavern_host.contracts.reviews import asked_for
 from tavern_packages.changes import Changes
-from tavern_packages.sources import Options
+from tavern_packages.sources import Offer, Options
 
 Output = AsyncIterator[CommandOutput]
 _COLUMNS = ["plugin", "newest", "installed", "what it is"]
@@ -72,15 +72,28 @@ def _changes(context: PluginContext) -> Changes:
 
 
 def _options(arguments: dict[str, Any]) -> Options:
-    return Options(arguments["grant"], arguments["build"], arguments["outside_index"], ask=_ask, replace=_replace)
+    grant = arguments["grant"]
+    return Options(
+        grant, arguments["build"], arguments["outside_index"], ask=_ask, replace=_is_granted if grant else _replace
+    )
 
 
-async def _replace(there: Package, requested: str) -> bool:
-    """Ask the person at the terminal, if there is one, whether what was to be installed may replace what is there."""
+async def _is_granted(offer: Offer) -> bool:
+    return True
+
+
+async def _replace(offer: Offer) -> bool:
+    """Show the person at the terminal, if there is one, what changes with a version; return whether it may replace what
+    is there, and have what it asks for."""
     if not _is_somebody_there():
         return False
-    text = f"{there.distribution} {there.version} is installed. Put {requested} in its place? [y/N] "
-    print(say(text), end="", file=sys.stderr, flush=True)
+    _print_asked(offer.missing)
+    for name in offer.dropped:
+        print(say(f"It no longer asks for {name}."), file=sys.stderr)
+    there, version = f"{offer.before.distribution} {offer.before.version}", offer.package.version
+    what = "Put {} in its place, and grant that?" if offer.missing else "Put {} in its place?"
+    text = say(f"{there} is installed. {what.format(version)} [y/N] ")
+    print(text, end="", file=sys.stderr, flush=True)
     return await _says_yes()
 
 
@@ -89,12 +102,16 @@ async def _ask(asked: Mapping[str, list[PermissionInfo]]) -> bool:
     nobody."""
     if not _is_somebody_there():
         return False
+    _print_asked(asked)
+    print(say("Nothing of it was run yet. Grant it? [y/N] "), end="", file=sys.stderr, flush=True)
+    return await _says_yes()
+
+
+def _print_asked(asked: Mapping[str, list[PermissionInfo]]) -> None:
     for name, permissions in asked.items():
         print(say(f"{name} asks for"), file=sys.stderr)
         for one in permissions:
             print(f"  {say(one.level):10} {one.name}: {say(one.description)}", file=sys.stderr)
-    print(say("Nothing of it was run yet. Grant it? [y/N] "), end="", file=sys.stderr, flush=True)
-    return await _says_yes()
 
 
 def _is_somebody_there() -> bool:

@@ -13,9 +13,9 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import distributions
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -135,6 +135,36 @@ def versions(places: Sequence[str]) -> dict[str, str]:
     return known
 
 
+def unmet(environment: Sequence[str], folders: Sequence[str]) -> set[str]:
+    """Return what distributions in the folders of packages need, and not all that may be imported for it is: that of
+    the environment, else those of the folders."""
+    here, there = versions(environment), dict[str, set[str]]()
+    for folder in folders:
+        for name, version in versions([folder]).items():
+            there.setdefault(name, set()).add(version)
+    lines = set()
+    for one in distributions(path=[*folders]):
+        for requirement in _requirements(one):
+            name = canonicalize_name(requirement.name)
+            for version in {here[name]} if name in here else there.get(name, {""}):
+                if not version or not requirement.specifier.contains(version, prereleases=True):
+                    lines.add(_needs(one, requirement, version))
+    return lines
+
+
+def _requirements(one: Distribution) -> Iterator[Requirement]:
+    for text in one.requires or ():
+        with contextlib.suppress(InvalidRequirement):
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                yield requirement
+
+
+def _needs(one: Distribution, requirement: Requirement, version: str) -> str:
+    needs = f"{one.metadata['Name']} {one.version} needs {requirement.name}{requirement.specifier}"
+    return f"{needs}; {version or 'none'} is installed"
+
+
 def _listed(said: str) -> dict[str, str]:
     """Return uv's list of what it would install; older versions write a file as `acme==1.0 (from file:///…)`."""
     found: dict[str, str] = {}
@@ -161,11 +191,7 @@ def _held(said: str, installed: Mapping[str, str], places: Sequence[str]) -> str
     named = {name for name, version in installed.items() if f"{name}=={version}" in said}
     lines = []
     for one in distributions(path=[*places]) if named else ():
-        for text in one.requires or ():
-            with contextlib.suppress(InvalidRequirement):
-                requirement = Requirement(text)
-                name = canonicalize_name(requirement.name)
-                if name in named and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):
-                    needs = f"{requirement.name}{requirement.specifier}"
-                    lines.append(f"{one.metadata['Name']} {one.version} needs {needs}; {installed[name]} is installed")
+        for requirement in _requirements(one):
+            if (name := canonicalize_name(requirement.name)) in named:
+                lines.append(_needs(one, requirement, installed[name]))
     return "".join(f"\n{line}" for line in sorted(set(lines))[:10])

@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -62,7 +63,29 @@ async def nobody(asked: Mapping[str, list[PermissionInfo]]) -> bool:
     return False
 
 
-async def nobody_replaces(there: Package, requested: str) -> bool:
+@dataclass(frozen=True)
+class Offer:
+    """A version in the place of the one that is installed, with the permissions that it asks for and that are not
+    granted, and those that it no longer asks for."""
+
+    before: Package
+    package: Package
+    missing: Mapping[str, list[PermissionInfo]]
+    dropped: list[str]
+
+    def __str__(self) -> str:
+        """Return how to accept it, and what changes then."""
+        plugin, there = self.package.plugins[0], f"{self.before.distribution} {self.before.version} is installed"
+        command = (
+            f"tavern plugins upgrade {plugin} {shlex.quote(self.package.requested)}{' --grant' * bool(self.missing)}"
+        )
+        more = [permission.name for asked in self.missing.values() for permission in asked]
+        asks = f"; it asks for {', '.join(more)} too" if more else ""
+        less = f"; it no longer asks for {', '.join(self.dropped)}" if self.dropped else ""
+        return f"{there}: `{command}` puts {self.package.version} in its place{asks}{less}"
+
+
+async def nobody_replaces(offer: Offer) -> bool:
     """Return that nobody is there who could say so."""
     return False
 
@@ -70,15 +93,16 @@ async def nobody_replaces(there: Package, requested: str) -> bool:
 @dataclass(frozen=True)
 class Options:
     """How a plugin is installed; `remote`: by a client, who may name no file of this machine. `ask` shows somebody what
-    plugins ask for, by name, before anything of them is imported, and returns whether they grant it; `replace` whether
-    another version may take the place of the one that is installed, where it was to be installed."""
+    plugins ask for, by name, before anything of them is imported, and returns whether they grant it; `replace` shows
+    what was to be installed where another version is, and returns whether it may take its place, with what it asks for.
+    """
 
     grant: bool = False
     build: bool = False
     outside_index: bool = False
     remote: bool = False
     ask: Ask = nobody
-    replace: Callable[[Package, str], Awaitable[bool]] = nobody_replaces
+    replace: Callable[[Offer], Awaitable[bool]] = nobody_replaces
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,6 @@ async def test_what_does_not_fit_changes_nothing(
         (["install", "--index-url=x"], "is not a plugin's name"),
         (["install", "http://127.0.0.1:9/acme-1.0-py3-none-any.whl"], "cannot be read"),
         (["install", "http://127.0.0.1:9/acme.zip"], "is not the name of a wheel"),
-        (["install", "acme"], "`tavern plugins upgrade acme`"),
         (["upgrade", "acme", "acme==2.0.0"], "older 1.0.0 needs dep-a; 1.0 is installed"),
         (["upgrade", "acme", str(acme(tmp_path, "2.1.0"))], "with acme 2.1.0, older could not be used"),
         (["upgrade", "acme", str(acme(tmp_path, "1.3.0", code="1 / 0"))], "ZeroDivisionError"),
@@ -290,26 +289,66 @@ def _without_times(text: str) -> str:
 
 def test_what_is_installed_over_an_older_version_is_an_upgrade_if_somebody_says_so(project: Path) -> None:
     assert plugins(project, "install", "acme==1.0.0", "--grant").code == 0
-    for answers, version, said in (
-        (["n\n"], "1.0.0", b"`tavern plugins upgrade acme`"),
-        (["y\n", "y\n"], "1.2.0", b""),
+    for answer, version, said in (
+        ("n\n", "1.0.0", b"`tavern plugins upgrade acme acme==1.2.0 --grant`"),
+        ("y\n", "1.2.0", b""),
     ):
         terminal, theirs = pty.openpty()
         words = ("--project", str(project), "plugins", "install", "acme==1.2.0")
         with subprocess.Popen([*COMMAND, *words], stdin=theirs, stdout=subprocess.PIPE, stderr=theirs) as asking:
             os.close(theirs)
             seen = b""
-            for number, answer in enumerate(answers, 1):
-                while seen.count(b"[y/N]") < number:
-                    seen += os.read(terminal, 1024)
-                os.write(terminal, answer.encode())
+            while b"[y/N]" not in seen:
+                seen += os.read(terminal, 1024)
+            os.write(terminal, answer.encode())
             asking.communicate()
             with contextlib.suppress(OSError):
                 seen += os.read(terminal, 65536)
         os.close(terminal)
-        assert b"acme 1.0.0 is installed. Put acme==1.2.0 in its place? [y/N]" in seen
+        assert b"See every workflow run before it starts, change its inputs or refuse it." in seen
+        assert b"acme 1.0.0 is installed. Put 1.2.0 in its place, and grant that? [y/N]" in seen
         assert said in seen
         assert shown(project, "acme")["version"] == version
+
+
+def test_a_wheel_takes_the_place_of_another_version_where_that_is_said(
+    project: Path, wheels: Path, operator_folders: Path
+) -> None:
+    old, new = (str(wheels / f"acme-{version}-py3-none-any.whl") for version in ("1.0.0", "1.2.0"))
+    hook = "hook:server:workflow:before-execute"
+    assert plugins(project, "install", old, "--grant").code == 0
+    before = contents(operator_folders)
+    ran = plugins(project, "install", new)
+    offer = f"`tavern plugins upgrade acme {new} --grant` puts 1.2.0 in its place; it asks for {hook} too"
+    assert (ran.code, ran.error) == (2, f"Error: acme 1.0.0 is installed: {offer}; nothing was changed")
+    assert contents(operator_folders) == before
+
+    ran = plugins(project, "install", new, "--grant")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "acme 1.2.0 is upgraded from 1.0.0, with dep-a 1.0.")
+    assert "there is nothing else to install" in plugins(project, "install", new).out
+    ran = plugins(project, "install", old)
+    assert f"`tavern plugins upgrade acme {old}` puts 1.0.0 in its place; it no longer asks for {hook}" in ran.error
+    ran = plugins(project, "install", old, "--grant")
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "acme 1.0.0 is downgraded from 1.2.0, with dep-a 1.0.")
+    assert plugins(project, "rollback", "acme").out.startswith("acme 1.2.0 is in use again")
+
+
+def test_a_version_does_not_come_back_where_another_plugin_needs_more(
+    project: Path, wheels: Path, tmp_path: Path, operator_folders: Path
+) -> None:
+    """Its folder is as it was, with what it depends on, and cannot be resolved again."""
+    for version in ("1.0.0", "2.0.0"):
+        file = str(wheels / f"acme-{version}-py3-none-any.whl")
+        assert plugins(project, "install", file, "--grant").code == 0
+    other = plugin_wheel(tmp_path, "other", needs=["dep-a>=2"])
+    assert plugins(project, "install", str(other), "--grant").code == 0
+    before = contents(operator_folders)
+    ran = plugins(project, "rollback", "acme")
+    assert (ran.code, "with acme 1.0.0" in ran.error) == (2, True)
+    assert "other 1.0.0 needs dep-a>=2; 1.0 is installed" in ran.error
+    assert contents(operator_folders) == before
+    assert plugins(project, "uninstall", "other").code == 0
+    assert plugins(project, "rollback", "acme").code == 0
 
 
 def test_a_source_is_built_where_that_is_asked_for(project: Path, tmp_path: Path) -> None:
