@@ -27,3 +27,8 @@ def logged_with(**values: str) -> Iterator[None]:
 def also_log(**values: str) -> None:
     """Log these beside each line of this task from now on, to the end of the block of `logged_with` that it is in."""
     _about.set({**_about.get(), **values})
+
+
+def log_only(**values: str) -> None:
+    """As `also_log`, and nothing that was set before."""
+    _about.set(values)

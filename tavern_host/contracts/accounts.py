@@ -156,8 +156,11 @@ class Identity(Model):
             return True
         if self.session and access == "read" and any(fnmatchcase(where, pattern) for pattern in _OWN):
             return True
-        granted = (permission.partition(":") for permission in self.projects.get(project, self.permissions))
-        return any(name == access and (not colon or fnmatchcase(where, pattern)) for name, colon, pattern in granted)
+        for permission in self.projects.get(project, self.permissions):
+            name, colon, pattern = permission.partition(":")
+            if name == access and (not colon or fnmatchcase(where, pattern)):
+                return True
+        return False
 
     def require(self, access: Access, where: str, project: str = "") -> None:
         """Raise `Forbidden` unless the user may use a route or message; see `may`."""

@@ -29,7 +29,7 @@ from tavern_host.hooks.catalogue import Catalogue
 from tavern_host.runtime.boundary import awaited, observed
 from tavern_host.runtime.copying import as_it_is, duplicate
 from tavern_host.runtime.deadline import current_task, in_callers_task, uncancelled, until_given_up
-from tavern_host.runtime.in_flight import InFlight, expire
+from tavern_host.runtime.in_flight import CallInTask, InFlight, expire
 from tavern_host.runtime.in_process import InProcessRuntime
 from tavern_host.runtime.issued import handed_over
 from tavern_host.runtime.threads import ended, is_being_cancelled, run_in_thread
@@ -102,13 +102,15 @@ class LoadedHookResult:
         return self._runtime.open(handler, *arguments)
 
     async def call(self, handler: str, *arguments: Any) -> Any:
-        """Call the plugin's function `handler`, with its context last."""
-        sent = [*map(handed_over, arguments), self._context]
-        self._in_flight.check()
-        with self._in_flight.use_for_call(handler):
-            is_observed = self._in_flight.observer is not None
-            call = call_of(self._runtime, self._in_flight, handler) if is_observed else self._runtime.call
-            result = call(handler, *sent)
+        """Call the plugin's function `handler`, with its context last. The host's own plugins get contexts as they are:
+        what these may do does not hang on them."""
+        in_flight = self._in_flight
+        sent = arguments if in_flight.first_party else map(handed_over, arguments)
+        in_flight.check()
+        with CallInTask(in_flight, handler):
+            is_observed = in_flight.observer is not None
+            call = call_of(self._runtime, in_flight, handler) if is_observed else self._runtime.call
+            result = call(handler, *sent, self._context)
             return await result if isinstance(result, Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:

@@ -22,7 +22,7 @@ ENDED: Any = object()
 """Stands for the item after a stream's last one."""
 
 # Cancellation. Plugin code runs in its caller's task, and several may cancel that task at once: who awaits the call, a
-# time limit, unloading (`in_flight._Call`), the plugin's own code. asyncio does not say whose a `CancelledError` is; it
+# time limit, unloading (`in_flight.CallInTask`), the plugin's own code. asyncio does not say whose a `CancelledError` is; it
 # counts (`Task.cancelling`). So each of these limits notes the count when it begins, takes back with `uncancel` the one
 # cancellation that it asked for and no other, and turns the `CancelledError` into an error of its own only where the
 # count is back at what it noted. What is left above is somebody else's, and is passed on.
@@ -86,7 +86,8 @@ def in_callers_task(coroutine: Coroutine[Any, Any, T], what: str) -> Generator[A
         try:
             awaited = step()
         except BaseException as error:
-            yield from uncancelled(before, what)
+            if task.cancelling() > before:
+                yield from uncancelled(before, what)
             if isinstance(error, StopIteration):
                 result: T = error.value
                 return result
@@ -94,7 +95,7 @@ def in_callers_task(coroutine: Coroutine[Any, Any, T], what: str) -> Generator[A
         if task.cancelling() > before:
             with contextlib.suppress(RuntimeError):
                 coroutine.close()
-        yield from uncancelled(before, what)
+            yield from uncancelled(before, what)
         try:
             step = partial(coroutine.send, (yield awaited))
         except BaseException as error:
@@ -103,11 +104,9 @@ def in_callers_task(coroutine: Coroutine[Any, Any, T], what: str) -> Generator[A
 
 @types.coroutine
 def uncancelled(before: int, what: str) -> Generator[None, Any, None]:
-    """Take back that plugin code has cancelled the task that called it, where `cancelling()` was `before` until then.
-    Raises `PluginFailure` in that case."""
+    """Take back that plugin code has cancelled the task that called it, where `cancelling()` was `before` until then
+    and is more now. Raises `PluginFailure`."""
     task = current_task()
-    if task.cancelling() <= before:
-        return
     while task.cancelling() > before:
         task.uncancel()
     try:
@@ -131,10 +130,12 @@ async def next_item(items: AsyncIterator[Any]) -> Any:
     return await anext(items, ENDED)
 
 
-async def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> T:
+def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> Coroutine[Any, Any, T]:
     """Await what a call does until `LATER` seconds after the call's deadline. Raises `DeadlineExceeded`."""
-    if call is None or call.deadline is None:
-        return await coroutine
+    return coroutine if call is None or call.deadline is None else _settled(coroutine, call, what)
+
+
+async def _settled(coroutine: Coroutine[Any, Any, T], call: CallContext, what: str) -> T:
     remaining = call.remaining() or 0.0
     try:
         async with asyncio.timeout(None) as timer:

@@ -44,9 +44,10 @@ class InFlight:
 
     observer: Observer | None = None
 
-    def __init__(self, plugin: str, code: str = "") -> None:
+    def __init__(self, plugin: str, code: str = "", *, first_party: bool = False) -> None:
         self.plugin = plugin
         self.code = code
+        self.first_party = first_party
         self.is_closed = self.is_closing = False
         self._uses: set[Use] = set()
         self.begin = self._uses.add  # counts a use as in flight, until `end`
@@ -77,13 +78,6 @@ class InFlight:
     def use_elsewhere(self, cancel: Cancel | None = None) -> Use:
         """As `use`, for work of another task than the one that enters the block."""
         return Use(self, None, cancel)
-
-    def use_for_call(self, what: str) -> Use:
-        """As `use`, for one call in this task, which is cancelled when unloading waited too long for it.
-
-        Raises `DeadlineExceeded` then.
-        """
-        return _Call(self, what)
 
     def end(self, use: Use) -> None:
         """Count a use no longer."""
@@ -151,8 +145,9 @@ class Use:
             self._cancel()
 
 
-class _Call(Use):
-    """A call in this task. It is cancelled as by `asyncio.timeout`, but can be entered without an `await`."""
+class CallInTask(Use):
+    """As `InFlight.use`, for one call in this task, which is cancelled when unloading waited too long for it. Raises
+    `DeadlineExceeded` then. It is cancelled as by `asyncio.timeout`, but can be entered without an `await`."""
 
     __slots__ = ("_cancelling", "_is_cancelled", "_what")
     is_call = True

@@ -183,10 +183,12 @@ class InProcessRuntime:
 
     def _resolve(self, handler: str) -> Any:
         module_name, _, path = handler.partition(":")
-        if not self._is_inside(module_name) or not path:
+        target: Any = self._modules.get(module_name)
+        if not path or (target is None and not self._is_inside(module_name)):
             raise NotFound(f"{self._source.name}: {self._wrong_form(handler)}")
         try:
-            target: Any = self._own_module(module_name)
+            if target is None:
+                target = self._own_module(module_name)
             for part in path.split("."):
                 target = getattr(target, part)
         except (ImportError, AttributeError) as error:

@@ -57,11 +57,12 @@ class Gate:
         """Return the status and one line for a request that nobody may send, else None."""
         if not self.reach.admits(request):
             return 403, "this server is reached through its proxy only"
-        if not self.reach.knows(request.host, by_proxy=self.reach.is_from_proxy(request)):
-            this = f"this server is {self.reach.address}:{self.reach.port}, not {request.host!r}"
+        host = request.host
+        if not self.reach.knows(host, by_proxy=self.reach.is_from_proxy(request)):
+            this = f"this server is {self.reach.address}:{self.reach.port}, not {host!r}"
             return 421, f"{this}; give `tavern serve` its other names with --name NAME[:PORT]"
         origin = request.headers.get("Origin")
-        if self.reach.is_foreign(request) and origin not in request.app[SERVED].default.origins:
+        if origin is not None and self.reach.is_foreign(request) and origin not in request.app[SERVED].default.origins:
             return 403, f"requests from {origin!r} are not accepted: it is not among `origins` in host.yaml"
         if origin is None and request.method not in ("GET", "HEAD", "OPTIONS") and self._carried(request)[1]:
             return 403, "a request with the cookie that changes something needs an Origin header, as browsers send it"
@@ -91,6 +92,8 @@ class Gate:
 
     def cookies(self, request: web.Request, plugin: str) -> dict[str, str]:
         """Return the cookies of a plugin."""
+        if "Cookie" not in request.headers:
+            return {}
         own = f"{self._cookie}_{plugin}_"
         return {name.removeprefix(own): value for name, value in request.cookies.items() if name.startswith(own)}
 
@@ -123,7 +126,8 @@ class Gate:
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let nobody in without a token; a browser that brings it in the address gets a cookie instead."""
-    gate, door = request.app[GATE], request.app.get(DOOR)
+    app = request.app
+    gate, door = app[GATE], app.get(DOOR)
     VISITOR.set(_NOBODY)  # a connection may be shared, and has somebody else's request before this one
     if door is not None:
         door.hear(request.protocol, gate.reach.client(request))
@@ -156,7 +160,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not is_plain and (known is None or not is_packed(request) or len(encodings) > 1):
         return error_response(415, "unsupported_encoding", _ENCODINGS)
     VISITOR.set(who := known or _NOBODY)
-    if request.app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
+    if app[SERVED].is_draining and request.method not in ("GET", "HEAD"):
         message = "the server is stopping and rejects new work; send it again when it runs again"
         return error_response(503, "stopping", message, {"retry_after": 5})
     if known is not None and door is not None:
@@ -168,7 +172,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise response
     is_start = request.path == "/" and _wants_page(request)
     if known is not None and is_start and not known.sees(host_of(request).project.id):
-        return pages.projects(request.app[SERVED].seen_by(known), gate.reach.base_path)
+        return pages.projects(app[SERVED].seen_by(known), gate.reach.base_path)
     also_log(principal=f"user:{who.user}")
     try:
         return await gate.answer(request, handler)

@@ -10,7 +10,7 @@ import time
 
 from aiohttp import web
 
-from tavern_host.common.log_context import logged_with
+from tavern_host.common.log_context import log_only
 from tavern_host.common.redaction import redacted_json
 from tavern_host.contracts.calls import new_id
 from tavern_host.contracts.documents import LARGE_TEXT
@@ -35,39 +35,42 @@ _log = logging.getLogger("tavern.server")
 @web.middleware
 async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Log each request that changes something or fails, under an id that its answer has as `X-Request-Id`."""
-    request_id = request.headers.get("X-Request-Id", "")
-    request[REQUEST_ID] = request_id if _ID.fullmatch(request_id) else new_id("request")
+    request_id, served = request.headers.get("X-Request-Id", ""), request.app[SERVED]
+    request_id = request[REQUEST_ID] = request_id if _ID.fullmatch(request_id) else new_id("request")
     began = time.perf_counter()
     CATALOGUE.set(catalogue(of_browser(request.headers.get("Accept-Language", ""))))
-    with logged_with(request=request[REQUEST_ID]):
-        try:
-            response = await handler(request)
-        except Exception as error:
-            response = failed(request, error)
-        if response.status >= 400:
-            response = await in_form(request, response)
-        await _hide_secrets(request, response)
-        if "ETag" in response.headers:
-            await pack(request, response)
-        # Strangers, who may be many, are not let in here either.
-        is_change, is_in = request.method not in ("GET", "HEAD"), response.status not in (401, 421)
-        level = logging.INFO if is_in and (is_change or response.status >= 400) else logging.DEBUG
+    log_only(request=request_id)  # a connection may be shared, and has been logged with another request before
+    try:
+        response = await handler(request)
+    except Exception as error:
+        response = failed(request, error)
+    status = response.status
+    if status >= 400:
+        response = await in_form(request, response)
+        status = response.status
+    await _hide_secrets(response, served.secrets())
+    if "ETag" in response.headers:
+        await pack(request, response)
+    # Strangers, who may be many, are not let in here either.
+    is_change, is_in = request.method not in ("GET", "HEAD"), status not in (401, 421)
+    level = logging.INFO if is_in and (is_change or status >= 400) else logging.DEBUG
+    if _log.isEnabledFor(level):
         spent = (time.perf_counter() - began) * 1000
-        path, raw = request.path, request.app[SERVED].default.registrations.raw
+        path, raw = request.path, served.default.registrations.raw
         if _OF_PROJECT.sub("/api/", path).startswith(raw):
             path = max(raw, key=_OF_PROJECT.sub("/api/", path).startswith) + "…"  # the rest may be a secret
-        _log.log(level, "%s %s %d, %.0f ms", request.method, path, response.status, spent)
+        _log.log(level, "%s %s %d, %.0f ms", request.method, path, status, spent)
     return response
 
 
-async def _hide_secrets(request: web.Request, response: web.StreamResponse) -> None:
+async def _hide_secrets(response: web.StreamResponse, secrets: frozenset[str]) -> None:
     """Let no secret of the settings stand in an answer; files and streams are not looked at here."""
-    secrets = request.app[SERVED].secrets()
     if not response.prepared:
         for name, value in [*response.headers.items()]:
             if (shown := redacted_json(value.encode(), secrets)) != value.encode():
                 response.headers[name] = shown.decode()
-    is_text = response.content_type.startswith("text/") or response.content_type.endswith(("json", "xml"))
+    kind = response.content_type
+    is_text = kind.startswith("text/") or kind.endswith(("json", "xml"))
     if isinstance(response, web.Response) and is_text and isinstance(body := response.body, bytes):
         is_large = len(body) > LARGE_TEXT
         shown = await asyncio.to_thread(redacted_json, body, secrets) if is_large else redacted_json(body, secrets)
@@ -77,18 +80,19 @@ async def _hide_secrets(request: web.Request, response: web.StreamResponse) -> N
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the headers that every answer has, and let pages of the origins in `host.yaml` read it."""
+    headers, app = response.headers, request.app
     for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-    if REQUEST_ID in request:
-        response.headers["X-Request-Id"] = request[REQUEST_ID]
-    response.headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there
-    if origins := request.app[SERVED].default.origins:  # the CORS protocol of the Fetch standard, without cookies
+        headers.setdefault(name, value)
+    if (request_id := request.get(REQUEST_ID)) is not None:
+        headers["X-Request-Id"] = request_id
+    headers["Server"] = HEADERS["Server"]  # aiohttp has put its version there
+    if origins := app[SERVED].default.origins:  # the CORS protocol of the Fetch standard, without cookies
         vary(response, "Origin")
         origin = request.headers.get("Origin", "")
-        if origin in origins and request.app[GATE].reach.is_foreign(request):
-            response.headers["Access-Control-Allow-Origin"] = origin
-            response.headers["Access-Control-Expose-Headers"] = "*"
-    door = request.app.get(DOOR)
+        if origin in origins and app[GATE].reach.is_foreign(request):
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Access-Control-Expose-Headers"] = "*"
+    door = app.get(DOOR)
     if door is not None and response.status != 101 and not door.lets_stay(request.protocol):
         response.force_close()
-        response.headers["Connection"] = "close"
+        headers["Connection"] = "close"

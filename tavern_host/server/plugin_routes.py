@@ -45,6 +45,7 @@ _IMPORTED = set[str]()
 """First-party handlers that are there: the first request waits for an import, the event loop never."""
 _LOOK = 0.5
 """Seconds between two looks whether a client is still there."""
+_JSON, _FIELDS = json.JSONEncoder(allow_nan=False), tuple(HttpResponse.model_fields)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _HOSTS_HEADERS = re.compile(
     "(access-control-.*|clear-site-data|content-security-policy.*|cross-origin-.*|refresh|service-worker-allowed"
@@ -56,9 +57,9 @@ _HOSTS_HEADERS = re.compile(
 
 async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
-    body = await body_of(request)
+    body, app = await body_of(request), request.app
     named = None
-    if b'"projectId"' in body and not request.path.startswith(request.app[SERVED].default.registrations.raw):
+    if b'"projectId"' in body and not request.path.startswith(app[SERVED].default.registrations.raw):
         named, body = await to_thread_if_large(len(body) > LARGE_TEXT, take_project, body)
     host, who = host_of(request, named), visitor()
     path = path_in_project(request) if "projectId" in request.match_info else request.rel_url.path_safe
@@ -70,7 +71,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     needs, where = registered.info.needs, registered.info.path
     who.require(needs, where, host.project.id)
     may_create = who.may("create", where, host.project.id)
-    gate = request.app[GATE]
+    gate = app[GATE]
     cookies, call = gate.cookies(request, registered.plugin), call_of(host, needs, where, who)
     asked = HttpRequest.construct(
         method=request.method,
@@ -92,7 +93,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
         report = partial(host.report_failure, registered.plugin, f"{registered.info.method} {where}")
         return await send_events(request, response, report, partial(gate.still, request, needs, where, host))
     response = response if registered.first_party else bounded(response)
-    if any(_CONTROL.search(part) for header in response.headers.items() for part in header):
+    if response.headers and any(_CONTROL.search(part) for header in response.headers.items() for part in header):
         raise ValueError(f"{registered.info.handler} of {registered.plugin} gave a header with control characters")
     if response.blob is not None:
         return await blob_response(host, response.blob, response.headers)
@@ -265,14 +266,16 @@ def _response(handler: str, result: Any) -> HttpResponse | AsyncIterator[ServerE
     body = result.body
     if body is None:
         try:
-            body = json.dumps(result.data, allow_nan=False).encode()
+            body = _JSON.encode(result.data).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{handler} returned data that is not JSON: {error}") from None
     if len(body) > MAX_ANSWER:
         raise ValueError(
             f"{handler} returned {len(body)} bytes, of which there may be {MAX_ANSWER}; a Blob has no limit"
         )
-    return result if result.body is body else result.model_copy(update={"body": body})
+    if result.body is body:
+        return result
+    return HttpResponse.construct(**{**{name: getattr(result, name) for name in _FIELDS}, "body": body})
 
 
 def _replies(handler: str, result: Any) -> Sequence[SocketReply]:

@@ -22,6 +22,7 @@ _EVERYWHERE = "0.0.0.0"
 _THIS_MACHINE = (ipaddress.ip_network("127.0.0.0/8"),)
 _LOOPBACK = frozenset({ADDRESS, "localhost", "[::1]"})
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[1-9][0-9]{0,4})?")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:]*)(?::([0-9]*))?")
 _BASE = re.compile(r"(/[\w.~-]+)*", re.ASCII)
 
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -171,7 +172,7 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> Non
 
 def _split(host: str) -> tuple[str, str]:
     """Return the name and the port of a Host header, the port empty where there is none."""
-    found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:]*)(?::([0-9]*))?", host.lower())
+    found = _HOST.fullmatch(host.lower())
     return (found[1], found[2] or "") if found is not None else (host, "")
 
 

@@ -224,12 +224,16 @@ def host_of(request: web.Request, in_body: str | None = None) -> Host:
 
     Raises `NotFound` for a project that is not served, `InvalidInput` where the request names two.
     """
-    named = [request.match_info.get("projectId"), request.query.get("projectId"), in_body]
-    hosts = [request.app[SERVED].get(one) for one in named if one is not None]
-    if any(host is not hosts[0] for host in hosts):
-        raise InvalidInput(f"the request names two projects: {', '.join(one for one in named if one is not None)}")
-    request[HOST] = hosts[0] if hosts else request.app[SERVED].default
-    return request[HOST]
+    served, host = request.app[SERVED], None
+    named = (request.match_info.get("projectId"), request.query.get("projectId"), in_body)
+    for one in named:
+        if one is not None:
+            before, host = host, served.get(one)
+            if before is not None and before is not host:
+                names = ", ".join(filter(None, named))
+                raise InvalidInput(f"the request names two projects: {names}")
+    request[HOST] = host = host or served.default
+    return host
 
 
 def take_project(body: bytes) -> tuple[str | None, bytes]:

@@ -20,7 +20,7 @@ from tavern_host.contracts.calls import CallContext
 from tavern_host.contracts.errors import PluginFailure, Recursion, ServiceUnavailable, TavernError, describe
 from tavern_host.contracts.services import MethodInfo, ServiceInterface, marked_like
 from tavern_host.runtime.deadline import ENDED, next_item, settled
-from tavern_host.runtime.in_flight import InFlight
+from tavern_host.runtime.in_flight import CallInTask, InFlight
 from tavern_host.runtime.issued import handed_over
 from tavern_host.services.views import ViewHandle
 
@@ -111,10 +111,12 @@ def _opened_first(provider: Provider, name: str) -> Callable[..., Any]:
 
 def _call(provider: Provider, function: Callable[..., Any], where: str) -> Callable[..., Any]:
     """Return a method whose failures are attributed and whose calls are in flight."""
-    guard = _guard(provider, where)
+    guard, is_reported = _guard(provider, where), provider.report is not None
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        context, args, kwargs = _handed_over(provider, args, kwargs)
+        context: CallContext | None = kwargs.get("call")
+        if is_reported:
+            args, kwargs = _handed_over(args, kwargs)
         try:
             with guard():
                 return await settled(function(*args, **kwargs), context, where)
@@ -128,12 +130,14 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
 
 def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Callable[..., Any]:
     """As `_call`, for a stream, which is in flight from its first item to its last."""
-    guard = _guard(provider, where)
+    guard, is_reported = _guard(provider, where), provider.report is not None
     in_flight = provider.in_flight
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         items: AsyncIterator[Any] | None = None
-        context, args, kwargs = _handed_over(provider, args, kwargs)
+        context: CallContext | None = kwargs.get("call")
+        if is_reported:
+            args, kwargs = _handed_over(args, kwargs)
         try:
             with nullcontext() if in_flight is None else in_flight.use_elsewhere():
                 items = aiter(function(*args, **kwargs))
@@ -156,14 +160,9 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
     return stream
 
 
-def _handed_over(
-    provider: Provider, args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[CallContext | None, tuple[Any, ...], dict[str, Any]]:
-    """Return the context of a call, and its arguments as the provider gets them; see `issued.handed_over`."""
-    call: CallContext | None = named.get("call")
-    if provider.report is not None:
-        args, named = tuple(map(handed_over, args)), {name: handed_over(value) for name, value in named.items()}
-    return call, args, named
+def _handed_over(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call as a third-party provider gets them; see `issued.handed_over`."""
+    return tuple(map(handed_over, args)), {name: handed_over(value) for name, value in named.items()}
 
 
 Guard = Callable[[], AbstractContextManager[None]]
@@ -171,7 +170,7 @@ Guard = Callable[[], AbstractContextManager[None]]
 
 def _guard(provider: Provider, where: str) -> Guard:
     """Return the context that counts a call as in flight, and stops an override that calls itself."""
-    use: Guard = nullcontext if provider.in_flight is None else partial(provider.in_flight.use_for_call, where)
+    use: Guard = nullcontext if provider.in_flight is None else partial(CallInTask, provider.in_flight, where)
     return partial(_no_recursion, provider, where, use) if provider.override else use
 
 

@@ -24,6 +24,7 @@ Complete = Callable[[CallContext | None], CallContext]
 """Fills in who calls where the caller did not say, and checks that the caller may."""
 
 Copier = Callable[[Any], Any]
+"""Copies an argument or a result; a view has None in its place for what need not be copied."""
 
 Make = Callable[[Callable[..., Any], Complete], Callable[..., Any]]
 """Makes a view's function for one method, from its target and from what completes the call."""
@@ -96,11 +97,11 @@ class ViewHandle:
         for name, cell in self._targets.items():
             cell.cell_contents = targets[name]
         for name, (copies, copied) in self._copies.items():
-            copies.cell_contents = as_it_is if is_new(targets[name]) else copied
+            copies.cell_contents = None if is_new(targets[name]) else copied
         for name, taken in self._taken.items():
             is_passed_on = self._is_first_party and is_shared(targets[name])
             for cell, copied in taken:
-                cell.cell_contents = as_it_is if is_passed_on else copied
+                cell.cell_contents = None if is_passed_on else copied
         for completes, complete in self._completes.values():
             completes.cell_contents = complete
 
@@ -146,7 +147,7 @@ def _maker(interface: type[ServiceInterface], name: str) -> Make:
         answer = f"_stream(lambda: {call})"
     elif copied is not None:
         held["_copied"] = copied
-        kind, answer = "async def", _awaited(f"_copied(await {call})")
+        kind, answer = "async def", f"await {call} if _copied is None else {_awaited(f'_copied(await {call})')}"
     elif is_acting:
         kind, answer = "async def", f"await {call}"
     namespace: dict[str, Any] = {}
@@ -188,8 +189,8 @@ def _parameters(
             copied = copier(InvalidInput, f"{where}: the argument {name}", whole=is_whole)
             held[f"_copy_{name}"] = _stream_taker(where, name, copied) if is_stream else copied
             value = f"_copy_{name}({name})" if is_whole else _awaited(f"_copy_{name}({name})")
-            if parameter.default is None:
-                value = f"None if {name} is None else {value}"
+            is_kept = f"_copy_{name} is None" + (f" or {name} is None" if parameter.default is None else "")
+            value = f"{name} if {is_kept} else {value}"
         passed.append(f"{name}={value}" if starred else value)
     return ", ".join(taken), ", ".join(passed), held
 

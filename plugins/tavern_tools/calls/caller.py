@@ -157,7 +157,7 @@ class Caller:
             return await self._deny(call, self._failure(call, error, was_begun=False))
         self._updates.begin(call)
         ended: ToolResult | None = None
-        outcome = ToolErrorType.INTERRUPTED.value  # the caller was cancelled
+        outcome: str = ToolErrorType.INTERRUPTED  # the caller was cancelled
         try:
             result = await self._call(call)
             ended = await self._check(call, result) if self._context.hooks.implemented(_AFTER) else result

@@ -49,7 +49,7 @@ class ExecuteBody(Model):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if sum(value is not None for value in (self.text, self.tool_id, self.id)) != 1:
+        if [self.text, self.tool_id, self.id].count(None) != 2:
             raise ValueError('expected either "text" or "toolId" (with "arguments")')
         if self.text is not None and "arguments" in self.model_fields_set:
             raise ValueError('"arguments" goes with "toolId", not with "text"')
@@ -92,15 +92,16 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
         done = await manager.call_text(body.text, protocols=body.protocols, scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
     asked = ToolCallRequest.construct(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
-    scope = ToolScope(callback=body.callback, streams=streams)
+    is_scoped = streams or body.callback is not None
+    scope = ToolScope(callback=body.callback, streams=streams) if is_scoped else None
     if streams:
         return _events(manager, context.own(State).streams, [asked], scope, request.call)
     result = await manager.call(asked, scope=scope, call=request.call)
-    return HttpResponse(data={"results": [result.to_json()]})
+    return HttpResponse.construct(data={"results": [result.to_json()]})
 
 
 async def _events(
-    manager: ToolManager, streams: Streams, calls: list[ToolCallRequest], scope: ToolScope, call: CallContext
+    manager: ToolManager, streams: Streams, calls: list[ToolCallRequest], scope: ToolScope | None, call: CallContext
 ) -> AsyncIterator[ServerEvent]:
     """Yield what comes of calls, and keep-alives while nothing does. Leaving before the end cancels the calls and
     closes their streams."""
