@@ -22,7 +22,7 @@ ENDED: Any = object()
 """Stands for the item after a stream's last one."""
 
 # Cancellation. Plugin code runs in its caller's task, and several may cancel that task at once: who awaits the call, a
-# time limit, unloading (`in_flight.CallInTask`), the plugin's own code. asyncio does not say whose a `CancelledError` is; it
+# time limit, unloading (`CallInTask`), the plugin's own code. asyncio does not say whose a `CancelledError` is; it
 # counts (`Task.cancelling`). So each of these limits notes the count when it begins, takes back with `uncancel` the one
 # cancellation that it asked for and no other, and turns the `CancelledError` into an error of its own only where the
 # count is back at what it noted. What is left above is somebody else's, and is passed on.
