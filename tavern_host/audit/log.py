@@ -14,6 +14,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,8 @@ class AuditLog:
         self._changed = threading.Condition(self._lock)
         self._pending: list[UnnumberedEntry] = []
         self._pending_bytes = 0
+        self.is_crowded = False
+        """Whether so much waits to be written that callers that can wait had better."""
         self._finished = 0  # how many entries were written or given up
         self._given_up = range(0)
         self._waiting: list[tuple[int, Future[str | None]]] = []  # until which entry is on disk; what prevents it
@@ -80,11 +83,6 @@ class AuditLog:
         self.problem: str | None = None
         """Why the log cannot be written, as of the last attempt; None where it can."""
         self._anchor_problem: str | None = None
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether so much waits to be written that callers that can wait had better."""
-        return self._pending_bytes > MAX_PENDING // 4
 
     def record(
         self,
@@ -105,7 +103,8 @@ class AuditLog:
         there are too many; a dropped entry has the number 0.
         """
         through = {} if plugin is None else {"plugin": plugin}
-        body = encoded({"actor": str(actor), "action": action, "subject": subject, **through}, details, secrets)[1:]
+        by = actor if isinstance(actor, str) else f"{actor.kind}:{actor.id}"
+        body = encoded({"actor": by, "action": action, "subject": subject, **through}, details, secrets)[1:]
         with self._lock:
             size = self._pending_bytes + len(body) + _ENTRY_BYTES
             if size > (MAX_PENDING // 2 if plugin is not None else MAX_PENDING):
@@ -113,7 +112,7 @@ class AuditLog:
                 self._lost_unreported += 1
                 return 0
             self._pending.append((now(), body))
-            self._pending_bytes = size
+            self._pending_bytes, self.is_crowded = size, size > MAX_PENDING // 4
             count = len(self._pending)
             is_much = size > MAX_PENDING // 16 and not self._is_urgent
             if count == 1 or is_much:
@@ -272,6 +271,7 @@ class AuditLog:
     def _finish(self, count: int, problem: str | None) -> None:
         """Remove the oldest entries from those pending: they were written, or given up because of a problem."""
         self._pending_bytes -= sum(len(body) + _ENTRY_BYTES for _, body in self._pending[:count])
+        self.is_crowded = self._pending_bytes > MAX_PENDING // 4
         del self._pending[:count]
         self._finished += count
         self._answer(self._finished, problem)
@@ -374,7 +374,8 @@ class PluginAudit:
     ) -> int:
         """Record what the call's principal did. Raises `Forbidden`, `InvalidInput`."""
         _check_action(action)
-        self._in_flight.check(while_closing=True)
+        if self._in_flight.is_closed:
+            raise self._in_flight.refusal()
         plugin = self._in_flight.plugin
         if action.partition(".")[0] in HOST_ACTIONS:
             raise Forbidden(f"{plugin} may not record {action}: only the host itself does")
@@ -384,10 +385,7 @@ class PluginAudit:
         actor, plugin, secrets = call.principal, call.via or plugin, frozenset(secrets)
         return self._log.record(action, actor=actor, subject=subject, details=details, secrets=secrets, plugin=plugin)
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether much waits to be written."""
-        return self._log.is_crowded
+    is_crowded = property(attrgetter("_log.is_crowded"), doc="Whether much waits to be written.")
 
     @property
     def problem(self) -> str | None:

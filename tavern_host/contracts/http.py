@@ -59,7 +59,7 @@ class HttpRequest(Model):
 
     def read(self, model: type[ModelT]) -> ModelT:
         """Return the JSON body as a model. Raises `InvalidInput` with the place of each mistake."""
-        return read_model(model, self.json_body(), "the body")
+        return read_model(model, read_json(self.body, "the body"), "the body")
 
     async def body_as(self, model: type[ModelT]) -> ModelT:
         """As `read`, in a thread where the body is large."""

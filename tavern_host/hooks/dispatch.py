@@ -134,6 +134,11 @@ class Dispatcher:
     places: dict[str, int] = field(default_factory=dict)
     """The place of each active plugin in the order in which they were loaded."""
     _ordered: dict[str, tuple[Implementation, ...]] = field(default_factory=dict)
+    implemented: Callable[[str], bool] = field(init=False)
+    """Says whether any active plugin implements a hook."""
+
+    def __post_init__(self) -> None:
+        self.implemented = self._ordered.__contains__
 
     def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
         """Register the implementations of these plugins and no others, in this order.
@@ -152,7 +157,7 @@ class Dispatcher:
             manager.register(_Registered(fitting), plugin)
             known |= {(plugin, id(i.function)): i for i in fitting}
         manager.check_pending()
-        self._ordered = {}
+        self._ordered.clear()
         for hook in self.catalogue.hooks:
             if hookimpls := getattr(manager.hook, hook).get_hookimpls():
                 self._ordered[hook] = tuple(known[i.plugin_name, id(i.function)] for i in reversed(hookimpls))
@@ -161,10 +166,6 @@ class Dispatcher:
     def _fits(self, info: HookImplInfo) -> bool:
         spec = self.catalogue.hooks.get(info.hook)
         return spec is not None and {*info.arguments} <= {*spec.arguments, "context"}
-
-    def implemented(self, hook: str) -> bool:
-        """Return whether any active plugin implements the hook."""
-        return hook in self._ordered
 
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """Return the implementations of a hook in the order in which they are called."""

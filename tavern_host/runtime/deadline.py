@@ -130,12 +130,10 @@ async def next_item(items: AsyncIterator[Any]) -> Any:
     return await anext(items, ENDED)
 
 
-def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> Coroutine[Any, Any, T]:
+async def settled(coroutine: Coroutine[Any, Any, T], call: CallContext | None, what: str) -> T:
     """Await what a call does until `LATER` seconds after the call's deadline. Raises `DeadlineExceeded`."""
-    return coroutine if call is None or call.deadline is None else _settled(coroutine, call, what)
-
-
-async def _settled(coroutine: Coroutine[Any, Any, T], call: CallContext, what: str) -> T:
+    if call is None or call.deadline is None:
+        return await coroutine
     remaining = call.remaining() or 0.0
     try:
         async with asyncio.timeout(None) as timer:

@@ -50,6 +50,8 @@ class InFlight:
         self.first_party = first_party
         self.is_closed = self.is_closing = False
         self._uses: set[Use] = set()
+        self.calling: set[asyncio.Task[Any] | None] = set()
+        """The tasks within a call that is in flight: what they call besides needs no other use."""
         self.begin = self._uses.add  # counts a use as in flight, until `end`
         self._changed: asyncio.Event | None = None
 
@@ -158,9 +160,14 @@ class CallInTask(Use):
         self._is_cancelled = False
         self._cancelling = 0 if task is None else task.cancelling()
 
+    def __enter__(self) -> None:
+        self._in_flight.begin(self)
+        self._in_flight.calling.add(self.task)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._in_flight.calling.discard(self.task)  # of a call within a call, too: then the next one is counted again
         self._in_flight.end(self)
         if not self._is_cancelled or self.task is None:
             return

@@ -36,7 +36,7 @@ class _Signature:
         self._needed = {n for n, p in parameters.items() if p.default is p.empty}
         self._types: dict[str, TypeAdapter[Any]] = {name: TypeAdapter(hints[name]) for name in parameters}
         self._defaults = {n: p.default for n, p in parameters.items() if isinstance(p.default, str | int | float)}
-        self._write = TypeAdapter(hints["return"]).serializer.to_python
+        self.write = TypeAdapter(hints["return"]).serializer.to_python
 
     @cached_property
     def parameters(self) -> dict[str, dict[str, Any]]:
@@ -67,13 +67,6 @@ class _Signature:
             raise InvalidInput(f"{self.what}: " + "; ".join(problems))
         return given
 
-    def write(self, result: Any) -> Any:
-        """Return a result as JSON. Raises `OutputError`."""
-        try:
-            return wire_value(self._write(result, mode="json", by_alias=True))
-        except (PydanticSerializationError, UnicodeError, WireError) as error:
-            raise OutputError(f"{self.what} gave what JSON cannot have: {error}") from None
-
 
 _signatures: WeakKeyDictionary[type[ServiceInterface], dict[str, _Signature]]
 _signatures = WeakKeyDictionary()  # an interface that a plugin publishes is forgotten with the plugin
@@ -99,10 +92,15 @@ class JsonCall:
         return self._signature.parameters
 
     async def __call__(self, arguments: Mapping[str, Any], call: CallContext) -> Any:
-        given = self._signature.read(arguments)
+        signature = self._signature
+        given = signature.read(arguments)
         if self.info.is_acting:
             given["call"] = call
-        return self._signature.write(await self._function(**given))
+        result = await self._function(**given)
+        try:
+            return wire_value(signature.write(result, mode="json", by_alias=True))
+        except (PydanticSerializationError, UnicodeError, WireError) as error:
+            raise OutputError(f"{signature.what} gave what JSON cannot have: {error}") from None
 
 
 def json_call(interface: type[ServiceInterface], method: str, view: Callable[[str], Any]) -> JsonCall:

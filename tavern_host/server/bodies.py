@@ -24,7 +24,7 @@ async def body_of(request: web.Request) -> bytes:
     if not request.can_read_body:
         return b""
     if not is_packed(request):
-        return await (request.read() if request.content.is_eof() else _in_time(request.read()))
+        return await _in_time(request.read())
     found = bytearray()
     async for part in parts_of(request):
         found += part

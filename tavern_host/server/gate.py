@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from tavern_host import clock
-from tavern_host.common.log_context import also_log
+from tavern_host.common.log_context import LOGGED
 from tavern_host.contracts.accounts import ACCOUNTS, Identity
 from tavern_host.contracts.calls import Admission, CallContext
 from tavern_host.contracts.errors import LimitReached, TavernError
@@ -173,7 +173,7 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     is_start = request.path == "/" and _wants_page(request)
     if known is not None and is_start and not known.sees(host_of(request).project.id):
         return pages.projects(app[SERVED].seen_by(known), gate.reach.base_path)
-    also_log(principal=f"user:{who.user}")
+    LOGGED.set({**LOGGED.get(), "principal": f"user:{who.user}"})
     try:
         return await gate.answer(request, handler)
     except TavernError as error:

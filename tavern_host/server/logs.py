@@ -10,9 +10,9 @@ import time
 
 from aiohttp import web
 
-from tavern_host.common.log_context import log_only
+from tavern_host.common.log_context import LOGGED
 from tavern_host.common.redaction import redacted_json
-from tavern_host.contracts.calls import new_id
+from tavern_host.contracts.calls import numbered_id
 from tavern_host.contracts.documents import LARGE_TEXT
 from tavern_host.contracts.languages import CATALOGUE, of_browser
 from tavern_host.runtime.installed import catalogue
@@ -36,10 +36,10 @@ _log = logging.getLogger("tavern.server")
 async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Log each request that changes something or fails, under an id that its answer has as `X-Request-Id`."""
     request_id, served = request.headers.get("X-Request-Id", ""), request.app[SERVED]
-    request_id = request[REQUEST_ID] = request_id if _ID.fullmatch(request_id) else new_id("request")
+    request_id = request[REQUEST_ID] = request_id if _ID.fullmatch(request_id) else numbered_id("request")
     began = time.perf_counter()
     CATALOGUE.set(catalogue(of_browser(request.headers.get("Accept-Language", ""))))
-    log_only(request=request_id)  # a connection may be shared, and has been logged with another request before
+    LOGGED.set({"request": request_id})
     try:
         response = await handler(request)
     except Exception as error:

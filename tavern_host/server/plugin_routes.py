@@ -57,7 +57,8 @@ _HOSTS_HEADERS = re.compile(
 
 async def plugin_route(request: web.Request) -> web.StreamResponse:
     """Answer a request with the plugin that registered its route."""
-    body, app = await body_of(request), request.app
+    is_there = request.content.is_eof() and "Content-Encoding" not in request.headers
+    body, app = await (request.read() if is_there else body_of(request)), request.app
     named = None
     if b'"projectId"' in body and not request.path.startswith(app[SERVED].default.registrations.raw):
         named, body = await to_thread_if_large(len(body) > LARGE_TEXT, take_project, body)

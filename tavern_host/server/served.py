@@ -111,9 +111,10 @@ class ServedProjects:
 
     def secrets(self) -> frozenset[str]:
         """Return the secrets of all projects: no answer and no message has them."""
-        found = frozenset[str]()
+        found = self.default.settings.secrets()
         for host in self._hosts.values():
-            found |= host.settings.secrets()
+            if host is not self.default:
+                found |= host.settings.secrets()
         return found
 
     def seen_by(self, who: Identity) -> list[Host]:

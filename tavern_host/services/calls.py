@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from asyncio import current_task
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, ContextVar
@@ -110,16 +111,25 @@ def _opened_first(provider: Provider, name: str) -> Callable[..., Any]:
 
 
 def _call(provider: Provider, function: Callable[..., Any], where: str) -> Callable[..., Any]:
-    """Return a method whose failures are attributed and whose calls are in flight."""
+    """Return a method whose failures are attributed and whose calls are in flight; one that a plugin of the host makes
+    of itself is part of the call that it is made in."""
     guard, is_reported = _guard(provider, where), provider.report is not None
+    is_nested = not is_reported and not provider.override and provider.in_flight is not None
+    calling = provider.in_flight.calling if is_nested and provider.in_flight is not None else frozenset()
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         context: CallContext | None = kwargs.get("call")
+        if context is not None and context.deadline is None:
+            context = None
+        if current_task() in calling:
+            made = function(*args, **kwargs)
+            return await (made if context is None else settled(made, context, where))
         if is_reported:
             args, kwargs = _handed_over(args, kwargs)
         try:
             with guard():
-                return await settled(function(*args, **kwargs), context, where)
+                made = function(*args, **kwargs)
+                return await (made if context is None else settled(made, context, where))
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if (failure := provider.failure(where, error)) is error:
                 raise

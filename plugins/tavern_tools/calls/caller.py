@@ -100,7 +100,7 @@ class Caller:
         inventory: ToolScope | None = None,
     ) -> ToolResult:
         """Return the result of a call, retried as often as `request.retry` says."""
-        scope = scope or self._runners.scope_within(context)
+        scope = scope or self._scope_within(context)
         if inventory is not None and (scope is None or scope.allowed is None):
             said = {} if scope is None else {"streams": scope.streams, "callback": scope.callback}
             asked = [*inventory.approval, *([] if scope is None else scope.approval)]
@@ -118,13 +118,13 @@ class Caller:
 
     async def try_out(self, tool: Tool, request: ToolCallRequest, context: CallContext) -> ToolResult:
         """Return the result of a call of a tool that is not in the catalog, by the rules for one of its id."""
-        call = self._new(request, self._runners.scope_within(context), context)
+        call = self._new(request, self._scope_within(context), context)
         call.tool = tool
         return await self.make(call)
 
     async def callable_tools(self, context: CallContext) -> list[ToolDefinition]:
         """Return the tools that may be called with this context now."""
-        scope = self._runners.scope_within(context)
+        scope = self._scope_within(context)
         catalog = await self._registry.catalog()
         asked = None if scope is None or scope.allowed is None else ToolFilter(ids=scope.allowed)
         found = [catalog.get(tool.id) for tool in catalog.listed(asked) if tool.unavailable is None]
@@ -184,7 +184,8 @@ class Caller:
     async def _authorise(self, call: Call) -> Verdict:
         """Return whether the call may be made as plugins change it, who may veto it; that of a task was seen by them
         when it was queued. Raises `ToolFailure` where it is denied."""
-        await require_admitted(self._context.services, call.context)
+        if call.context.admission is not None:
+            await require_admitted(self._context.services, call.context)
         if call.progress is None and self._context.hooks.implemented(_BEFORE):
             answer = await self._context.hooks.filter(_BEFORE, call.request, call=call.context)
             if answer.arguments != call.request.arguments:
@@ -277,9 +278,9 @@ class Caller:
     def _record(self, call: Call, ended: ToolResult | None, status: str, outcome: str | None = None) -> None:
         """Record how a call ended, one that was made with its outcome; without a result it was cancelled."""
         call.milliseconds = spent(call)
+        self._updates.end(call, ended)
         if outcome is not None:
             self._audit.end(call, outcome)
-        self._updates.end(call, ended)
         self.statistics.count(call, ended)
         self._tally.add(call.tool.definition.id, status, seconds=call.milliseconds / 1000)
 
@@ -327,6 +328,10 @@ class Caller:
                 task.cancel()
                 stopped += 1
         return [*ended, SettledWork(kind="tool calls", stopped=stopped)]
+
+    def _scope_within(self, context: CallContext) -> ToolScope | None:
+        """Return the scope of the call that a call is made in: what its caller may not do, its tool may not."""
+        return self._runners.scopes.get(context.id) or self._runners.scopes.get(context.parent_id or "")
 
     def _new(self, request: ToolCallRequest, scope: ToolScope | None, context: CallContext, **more: Any) -> Call:
         return Call(f"{self._prefix}{next(self._numbers):x}", request, context, scope, time.perf_counter(), **more)

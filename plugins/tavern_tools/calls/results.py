@@ -37,16 +37,19 @@ def checked(call: Call, output: Output, max_bytes: int) -> ToolResult:
     _check_size(request.tool_id, structured, max_bytes)
     if tool.output is not None and not tool.output.allows(structured):
         _mend(tool, tool.output, structured)
-    about, kind = request.about, "text" if isinstance(structured, str) else "data"
+    kind, took = "text" if isinstance(structured, str) else "data", spent(call)
     content = [*output.parts] or [ContentPart.construct(**{"type": kind, kind: structured})]
     return ToolResult.construct(  # validating it would copy all of the output
-        **about,
+        tool_id=request.tool_id,
+        index=request.index,
+        block=request.block,
+        request_id=request.request_id,
         status="done",
         content=content,
         structured=structured,
         coercions=list(call.coercions),
         warnings=list(output.warnings),
-        duration_ms=spent(call),
+        duration_ms=took,
     )
 
 

@@ -46,12 +46,9 @@ class Runners:
         self._context = context
         self._streams = streams
         self._timeout = float(context.settings.get("callTimeout", 120))
-        self._scopes: dict[str, ToolScope] = {}
+        self.scopes: dict[str, ToolScope] = {}
+        """What the callers of the calls that run now may not do, by the ids of their contexts."""
         self._nodes: FIFOCache[tuple[str, str | None, int], Workflow] = FIFOCache(KNOWN)
-
-    def scope_within(self, context: CallContext) -> ToolScope | None:
-        """Return the scope of the call that a call is made in: what its caller may not do, its tool may not."""
-        return self._scopes.get(context.id) or self._scopes.get(context.parent_id or "")
 
     async def run(self, call: Call) -> Output:
         """Return the output of a call's tool within the time limit: the tool's own or else the setting `callTimeout`,
@@ -105,11 +102,11 @@ class Runners:
 
     def _holding(self, context: CallContext, scope: ToolScope | None) -> AbstractContextManager[object]:
         """Let the scope of a call hold for the calls that its tool makes for it, until the block ends."""
-        if scope is None or context.id in self._scopes:
+        if scope is None or context.id in self.scopes:
             return nullcontext()
-        self._scopes[context.id] = scope
+        self.scopes[context.id] = scope
         stack = ExitStack()
-        stack.callback(self._scopes.pop, context.id)
+        stack.callback(self.scopes.pop, context.id)
         return stack
 
     def _method(self, tool: Tool) -> ServiceMethod:

@@ -82,7 +82,9 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
     A client that accepts `text/event-stream` gets server-sent events: each `item` of a stream that a tool gives, while
     it comes, and each `result` in the end.
     """
-    body, manager = await request.body_as(ExecuteBody), context.services.get(TOOL_MANAGER)
+    body = await request.body_as(ExecuteBody)
+    asked = ToolCallRequest.construct(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
+    manager = context.services.get(TOOL_MANAGER)
     streams = "text/event-stream" in request.headers.get("accept", "")
     if body.text is not None:
         scope = ToolScope(callback=body.callback)
@@ -91,17 +93,16 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
             return _events(manager, context.own(State).streams, parsed.calls, scope, request.call)
         done = await manager.call_text(body.text, protocols=body.protocols, scope=scope, call=request.call)
         return HttpResponse(data=done.to_json())
-    asked = ToolCallRequest.construct(tool_id=body.tool_id or body.id or "", arguments=body.arguments)
-    is_scoped = streams or body.callback is not None
-    scope = ToolScope(callback=body.callback, streams=streams) if is_scoped else None
     if streams:
+        scope = ToolScope(callback=body.callback, streams=True)
         return _events(manager, context.own(State).streams, [asked], scope, request.call)
-    result = await manager.call(asked, scope=scope, call=request.call)
+    limits = None if body.callback is None else ToolScope(callback=body.callback)
+    result = await manager.call(asked, scope=limits, call=request.call)
     return HttpResponse.construct(data={"results": [result.to_json()]})
 
 
 async def _events(
-    manager: ToolManager, streams: Streams, calls: list[ToolCallRequest], scope: ToolScope | None, call: CallContext
+    manager: ToolManager, streams: Streams, calls: list[ToolCallRequest], scope: ToolScope, call: CallContext
 ) -> AsyncIterator[ServerEvent]:
     """Yield what comes of calls, and keep-alives while nothing does. Leaving before the end cancels the calls and
     closes their streams."""
