@@ -9,6 +9,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
+from operator import attrgetter
 from sys import getsizeof
 
 from tavern_agents.rows import Kept
@@ -25,6 +26,7 @@ READER = "agents:read_result"
 _EMPTY, _MESSAGE, _CALL = 2_000, 1_500, 1_000
 """About how many bytes a conversation, a message and a call take, beside their texts."""
 _TASK = 3
+_ARGUMENTS = attrgetter("arguments")
 """How many of the texts that were said to an agent are its task."""
 
 
@@ -180,7 +182,7 @@ def result_messages(
 def estimate(message: ChatMessage) -> int:
     """Return about how many tokens a message has: four ASCII characters, or one other, are one."""
     total = 8 + 500 * len(message.images)
-    for text in (message.content, *(call.arguments for call in message.tool_calls)):
+    for text in (message.content, *map(_ARGUMENTS, message.tool_calls)):
         other = 0 if text.isascii() else sum(not sign.isascii() for sign in text)
         total += (len(text) - other) // 4 + other
     return total

@@ -40,7 +40,7 @@ from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.submitted_once import submitted_once
 from tavern_host import Blob, CallContext, PluginContext
-from tavern_host.common.log_context import logged_with
+from tavern_host.common.log_context import LOGGED, logged_with
 from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, Forbidden, Interrupted
@@ -84,8 +84,12 @@ class Engine(ExecutionEngine):
         """Submit a run and return it when it is finished; cancelling interrupts it and waits for its end."""
         active = await self._accept(request, call, is_awaited=True)
         if active.record.is_inline:
-            with logged_with(run=active.record.id, principal=str(active.call.principal)):
+            about = {"run": active.record.id, "principal": str(active.call.principal)}
+            token = LOGGED.set({**LOGGED.get(), **about})
+            try:
                 await self._drive(active)
+            finally:
+                LOGGED.reset(token)
             await asyncio.sleep(0)  # the loop drops the workers, and with them the context that nodes were given
         try:
             return await active.outcome()

@@ -23,12 +23,12 @@ from tavern_host.contracts.settings import SETTINGS
 async def claimed(recorder: RunRecorder, run_id: str, call: CallContext | None) -> AsyncIterator[StoredRun]:
     """A run that this host has claimed, with its results; it is released where it is not taken up. Raises `NotFound`,
     `Conflict`, `PermissionDenied`."""
-    if run_id in recorder.claims:
+    if run_id in recorder.claims.owned:
         raise Conflict(f"the run {run_id} is already running")
     check_resumable(await recorder.entry(run_id), call)  # before it is claimed, which changes it
     entry = await recorder.claims.claim(run_id)
     if entry is None:
-        where = "already running" if run_id in recorder.claims else "running in another process"
+        where = "already running" if run_id in recorder.claims.owned else "running in another process"
         raise Conflict(f"the run {run_id} is {where}")
     try:
         check_resumable(entry, call)  # it may have ended meanwhile

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -359,9 +359,13 @@ def _expires(call: CallContext) -> float | None:
     return None if remaining is None else asyncio.get_running_loop().time() + remaining
 
 
-@asynccontextmanager
-async def _deadline(expires: float | None, model: str) -> AsyncIterator[None]:
+def _deadline(expires: float | None, model: str) -> AbstractAsyncContextManager[object]:
     """Cancel what runs inside at the call's deadline, as `_expires` gives it. Raises `DeadlineExceeded`."""
+    return nullcontext() if expires is None else _limited(expires, model)
+
+
+@asynccontextmanager
+async def _limited(expires: float, model: str) -> AsyncIterator[None]:
     timer = asyncio.timeout_at(expires)
     try:
         async with timer:

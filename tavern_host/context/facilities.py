@@ -51,6 +51,7 @@ class PluginEvents:
         self._copies = copies
         self._plugin = in_flight.plugin
         self._bus = bus
+        self.is_read = bus.is_read
         self._ledger = ledger
         self._in_flight = in_flight
         self.permissions = permissions
@@ -68,10 +69,6 @@ class PluginEvents:
         if self._in_flight.is_closed:
             raise self._in_flight.refusal()
         self._bus.publish_all(events, plugin=self._plugin, may_publish=self._may_publish)
-
-    def is_read(self, type: str) -> bool:
-        """Return whether somebody hears events of a type now."""
-        return self._bus.is_read(type)
 
     def subscribe(self, *types: str, since: int | None = None, limit: int = WAITING) -> BusSubscription:
         """Subscribe; the subscription ends with the plugin."""

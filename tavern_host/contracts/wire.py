@@ -10,11 +10,11 @@ import math
 import re
 import types
 import typing
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
@@ -34,6 +34,7 @@ MAX_LEVELS = 100
 """How deeply lists and objects may be nested in one value."""
 
 Path = tuple[str | int, ...]
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class ImmutableJson:
@@ -186,6 +187,13 @@ class Model(BaseModel):
         """Return the model as JSON-ready data, without the fields that were not set or are None."""
         return self.model_dump(mode="json", exclude_none=True)
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, which copies each part of a model by itself."""
+        if deep or self.__pydantic_extra__ is not None or getattr(self, "__pydantic_private__", None) is not None:
+            return super().model_copy(update=update, deep=deep)
+        changed = update or {}
+        return _made(type(self), {**self.__dict__, **changed}, self.__pydantic_fields_set__ | changed.keys())
+
     @classmethod
     def construct(cls, **values: Any) -> Self:  # type: ignore[override]  # the one of pydantic is deprecated
         """Return the model with `values` that are known to be right, given by field name: nothing is checked.
@@ -202,12 +210,16 @@ class Model(BaseModel):
             raise TypeError(f"{cls.__name__} has no field {min(values.keys() - blank.values.keys())}")
         if not blank.needed <= values.keys():
             raise TypeError(f"{cls.__name__} needs the field {min(blank.needed - values.keys())}")
-        made = cls.__new__(cls)
-        object.__setattr__(made, "__dict__", held)
-        object.__setattr__(made, "__pydantic_fields_set__", set(values))
-        object.__setattr__(made, "__pydantic_extra__", None)
-        object.__setattr__(made, "__pydantic_private__", None)
-        return made
+        return _made(cls, held, set(values))
+
+
+def _made(kind: type[ModelT], values: dict[str, Any], fields_set: set[str]) -> ModelT:
+    made = kind.__new__(kind)
+    object.__setattr__(made, "__dict__", values)
+    object.__setattr__(made, "__pydantic_fields_set__", fields_set)
+    object.__setattr__(made, "__pydantic_extra__", None)
+    object.__setattr__(made, "__pydantic_private__", None)
+    return made
 
 
 @dataclass(frozen=True)

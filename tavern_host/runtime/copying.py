@@ -157,7 +157,10 @@ def _is_fixed(value: Any, levels: int) -> bool:
         parts = value.__dict__.values()
     else:
         return isinstance(value, enum.Enum)
-    return all(type(part) in SHARED or (levels and _is_fixed(part, levels - 1)) for part in parts)
+    for part in parts:  # noqa: SIM110  # a generator would be entered for each part
+        if type(part) not in SHARED and not (levels and _is_fixed(part, levels - 1)):
+            return False
+    return True
 
 
 def _plain(value: Any) -> Any:

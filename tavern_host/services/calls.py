@@ -118,18 +118,17 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
     calling = provider.in_flight.calling if is_nested and provider.in_flight is not None else frozenset()
 
     async def call(*args: Any, **kwargs: Any) -> Any:
-        context: CallContext | None = kwargs.get("call")
-        if context is not None and context.deadline is None:
-            context = None
+        context: CallContext | None = kwargs.get("call")  # held: copies of it are worth something while it is there
+        is_limited = context is not None and context.deadline is not None
         if current_task() in calling:
             made = function(*args, **kwargs)
-            return await (made if context is None else settled(made, context, where))
+            return await (settled(made, context, where) if is_limited else made)
         if is_reported:
             args, kwargs = _handed_over(args, kwargs)
         try:
             with guard():
                 made = function(*args, **kwargs)
-                return await (made if context is None else settled(made, context, where))
+                return await (settled(made, context, where) if is_limited else made)
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if (failure := provider.failure(where, error)) is error:
                 raise

@@ -30,7 +30,8 @@ class Claims:
         self.worker = new_id("worker")
         self._context = context
         self._leases: Leases | None = None
-        self._owned: set[str] = set()
+        self.owned: set[str] = set()
+        """The runs that are being taken up here, or run here and are recorded."""
         self._refused = Withdrawals(context.tasks.spawn, context.is_stopping)
 
     @property
@@ -45,13 +46,9 @@ class Claims:
             raise NotFound("runs are not recorded here: no plugin provides runStore")
         return store
 
-    def __contains__(self, run_id: object) -> bool:
-        """Return whether a run is being taken up here, or runs here and is recorded."""
-        return run_id in self._owned
-
     def add(self, run_id: str) -> None:
         """Take note of a run that was accepted for this worker."""
-        self._owned.add(run_id)
+        self.owned.add(run_id)
 
     def withdraw(self, run_id: str, failure: BaseException) -> None:
         """End a run whose acceptance failed, where the store has it all the same."""
@@ -63,7 +60,7 @@ class Claims:
     def discard(self, run_id: str) -> None:
         """Have nothing to do with a run any more."""
         self.unhold(run_id)
-        self._owned.discard(run_id)
+        self.owned.discard(run_id)
 
     # --- leases -----------------------------------------------------------------------------------
 
@@ -111,22 +108,22 @@ class Claims:
 
     async def _named(self, run_id: str, claim: Callable[[RunStore], Awaitable[RunEntry | None]]) -> RunEntry | None:
         store = self.store
-        if store is None or run_id in self._owned or run_id in self._refused:
+        if store is None or run_id in self.owned or run_id in self._refused:
             return None
-        self._owned.add(run_id)  # before the store is asked: who asks meanwhile is too late
+        self.owned.add(run_id)  # before the store is asked: who asks meanwhile is too late
         entry = None
         try:
             entry = await claim(store)
         finally:
             if entry is None:
-                self._owned.discard(run_id)
+                self.owned.discard(run_id)
         return entry
 
     async def _any(self, claim: Callable[[RunStore], Awaitable[RunEntry | None]]) -> RunEntry | None:
         store = self.store
         while store is not None and (entry := await claim(store)) is not None:
-            if entry.id not in self._owned:  # else somebody here asked for it by name meanwhile
-                self._owned.add(entry.id)
+            if entry.id not in self.owned:  # else somebody here asked for it by name meanwhile
+                self.owned.add(entry.id)
                 return entry
         return None
 
@@ -147,7 +144,7 @@ class Claims:
             with contextlib.suppress(Conflict):  # it is released already: two ways learn that a run handed on is to end
                 await store.update(self.worker, entry.id, entry.end(status, error))
         finally:
-            self._owned.discard(entry.id)
+            self.owned.discard(entry.id)
 
     async def interrupt(self, run_id: str) -> bool:
         """Let a run end that does not run here; False if it had finished. Raises `NotFound`."""
@@ -161,7 +158,7 @@ class Claims:
     async def set_stealable(self, run_id: str) -> bool:
         """Let other workers take a run that waits; False where none can, so that it need not be kept from them."""
         store = self.store
-        if run_id not in self._owned or store is None:
+        if run_id not in self.owned or store is None:
             return False
         try:
             return await store.set_stealable(self.worker, run_id, waits=True)
@@ -193,4 +190,4 @@ class Claims:
         try:
             await self.required_store().set_stealable(self.worker, entry.id, waits=True)
         finally:
-            self._owned.discard(entry.id)
+            self.owned.discard(entry.id)

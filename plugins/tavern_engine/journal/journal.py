@@ -188,7 +188,7 @@ class RunJournal:
     async def drain(self) -> None:
         """Return when everything that was added before is written, or could not be."""
         for _ in range(2):  # the write in progress, then what was queued since
-            if self._writing is None and self._rows:
+            if self._writing is None and self._rows.fields:
                 self._begin()
             if self._writing is not None:
                 await asyncio.wait([self._writing])
@@ -231,7 +231,7 @@ class RunJournal:
 
     def _written(self, task: asyncio.Task[None]) -> None:
         self._writing = None
-        self._timer = self._loop.call_later(DELAY, self._begin) if self._rows else None
+        self._timer = self._loop.call_later(DELAY, self._begin) if self._rows.fields else None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(error if isinstance(error, Exception) else RuntimeError(describe(error)))
 
@@ -259,7 +259,7 @@ class RunJournal:
         for name, content in batch.large.items():
             if name not in self._kept:
                 await store.put(content)
-        if is_last and not self._rows and self._last is not None:  # others may have come while large values were put
+        if is_last and not self._rows.fields and self._last is not None:  # others may come while large values are put
             await self._last(batch)
             self._last = None
         else:

@@ -125,7 +125,7 @@ class RunRecorder:
         """Return the journal of a run that is recorded. `lost` is called when another worker has claimed it, `unwanted`
         when somebody elsewhere asks that it ends."""
         store = self._store
-        if record.id not in self.claims or store is None:
+        if record.id not in self.claims.owned or store is None:
             return None
         self._journal = self._journal or Journal(store, self.claims.worker, self._context.log)
 
@@ -147,7 +147,7 @@ class RunRecorder:
         attempts are counted although it ends the host."""
         if record.is_resumed:
             await self._update(record, RunStatus.RUNNING, {})
-        elif record.id in self.claims:
+        elif record.id in self.claims.owned:
             self._starts[record.id] = asyncio.get_running_loop().call_later(DELAY, self._write_start, record)
 
     async def catch_up(self, running: Iterable[RunRecord]) -> None:
@@ -183,7 +183,7 @@ class RunRecorder:
     async def end(self, record: RunRecord, run: Run) -> None:
         """Flush the journal of a run, and record its end."""
         self._live.discard(record.id)
-        if record.id not in self.claims or self._journal is None:
+        if record.id not in self.claims.owned or self._journal is None:
             return
         store = self._store  # where the host stops, it is withdrawn while this is written
 
@@ -231,7 +231,7 @@ class RunRecorder:
     async def detach(self, record: RunRecord) -> None:
         """Flush the journal of a run and leave it as it stands, for the next host to take up."""
         self._live.discard(record.id)
-        if record.id in self.claims and self._journal is not None:
+        if record.id in self.claims.owned and self._journal is not None:
             await self.catch_up([record])
             await self._journal.drain(record.id)
 
@@ -342,7 +342,7 @@ class RunRecorder:
     ) -> None:
         """Write how a run stands, into `store` also where it took too long; a failure is logged, and raised where it is
         the end of a `run`."""
-        store = store or (self._store if record.id in self.claims else None)
+        store = store or (self._store if record.id in self.claims.owned else None)
         if store is None:
             return
         end = RunEnd.construct(
