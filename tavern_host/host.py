@@ -322,7 +322,7 @@ class Host:
 
     def call(self, user: str = OPERATOR.id, admission: Admission | None = None) -> CallContext:
         """Return the context of a call that the operator makes, or another user, by a request."""
-        who = Principal.construct(kind="user", id=user)
+        who = OPERATOR if user == OPERATOR.id else Principal.construct(kind="user", id=user)
         return CallContext.construct(principal=who, project=self.project.id, admission=admission)
 
     def frontend_files(self, plugin: str) -> FrontendFiles | None:

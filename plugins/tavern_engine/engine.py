@@ -241,7 +241,8 @@ class Engine(ExecutionEngine):
             bound = await self._planner.bind(workflow, groups, request, name)
             facts = (call.id_of("run"), request, workflow, groups, bound.plan, call)
             record = RunRecord(*facts, self._publish_read if is_inline else self._publish, is_inline=is_inline)
-            places_of(bound, request.targets)  # raises for one that is none
+            if request.targets:
+                places_of(bound, request.targets)  # raises for one that is none
             with contextlib.ExitStack() as in_flight:  # the code of the plan must stay loaded while the run is recorded
                 for contribution in bound.plan.contributions:
                     in_flight.enter_context(contribution.in_use())
@@ -255,9 +256,11 @@ class Engine(ExecutionEngine):
         left to its caller."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
+        lookup: CacheLookup | None = None
         if cache is not None:
-            self.cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
-        lookup = CacheLookup(self.disk_cache, cache) if cache is not None and self.caches_on_disk else None
+            is_on_disk = self.caches_on_disk
+            cache.on_kept = self.disk_cache.keep if is_on_disk else None
+            lookup = CacheLookup(self.disk_cache, cache) if is_on_disk else None
         blobs = RunBlobs(record.id, self._context.blobs, self._context.log)
         made: dict[str, Any] = {"cache": cache, "see": blobs.see, "digests": bound.digests}
         made |= {"is_read": self._context.events.is_read} if record.is_inline else {}

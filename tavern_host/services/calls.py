@@ -145,6 +145,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         items: AsyncIterator[Any] | None = None
         context: CallContext | None = kwargs.get("call")
+        is_limited = context is not None and context.deadline is not None
         if is_reported:
             args, kwargs = _handed_over(args, kwargs)
         try:
@@ -154,7 +155,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
                     if in_flight is not None:
                         in_flight.check()
                     with guard():
-                        item = await settled(next_item(items), context, where)
+                        item = await (settled(next_item(items), context, where) if is_limited else anext(items, ENDED))
                     if item is ENDED:
                         return
                     yield item

@@ -51,7 +51,7 @@ class RunExecution:
         self._cache = cache
         self._disk = lookup
         self._finished = finished or {}
-        self._targets = places_of(bound, targets or [])
+        self._targets = places_of(bound, targets) if targets else []
         self._scheduler: Scheduler | None = None
         self._is_stopped = False
         self._interface = self._streams_out()
