@@ -45,7 +45,6 @@ _IMPORTED = set[str]()
 """First-party handlers that are there: the first request waits for an import, the event loop never."""
 _LOOK = 0.5
 """Seconds between two looks whether a client is still there."""
-_JSON, _FIELDS = json.JSONEncoder(allow_nan=False), tuple(HttpResponse.model_fields)
 _CONTROL = re.compile(r"[\x00-\x1f]")
 _HOSTS_HEADERS = re.compile(
     "(access-control-.*|clear-site-data|content-security-policy.*|cross-origin-.*|refresh|service-worker-allowed"
@@ -267,16 +266,14 @@ def _response(handler: str, result: Any) -> HttpResponse | AsyncIterator[ServerE
     body = result.body
     if body is None:
         try:
-            body = _JSON.encode(result.data).encode()
+            body = json.dumps(result.data, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{handler} returned data that is not JSON: {error}") from None
     if len(body) > MAX_ANSWER:
         raise ValueError(
             f"{handler} returned {len(body)} bytes, of which there may be {MAX_ANSWER}; a Blob has no limit"
         )
-    if result.body is body:
-        return result
-    return HttpResponse.construct(**{**{name: getattr(result, name) for name in _FIELDS}, "body": body})
+    return result if result.body is body else result.model_copy(update={"body": body})
 
 
 def _replies(handler: str, result: Any) -> Sequence[SocketReply]:
