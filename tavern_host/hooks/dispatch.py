@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
+from types import CoroutineType
 from typing import Any, TypeVar
 
 import pluggy
@@ -111,7 +112,7 @@ class LoadedHookResult:
             is_observed = in_flight.observer is not None
             call = call_of(self._runtime, in_flight, handler) if is_observed else self._runtime.call
             result = call(handler, *sent, self._context)
-            return await result if isinstance(result, Coroutine) else result
+            return await result if isinstance(result, CoroutineType | Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
         """Return the context that keeps the plugin from being unloaded."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from pkgutil import iter_modules, resolve_name
-from types import ModuleType
+from types import CoroutineType, ModuleType
 from typing import Any
 
 from tavern_host.context import PluginContext
@@ -139,7 +139,9 @@ class InProcessRuntime:
             result = function(*arguments)
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(what, error) from error
-        return contained(in_callers_task(result, what), what) if isinstance(result, Coroutine) else result
+        return (
+            contained(in_callers_task(result, what), what) if isinstance(result, CoroutineType | Coroutine) else result
+        )
 
     def provider_problems(self, info: ServiceInfo, check: Callable[[type], list[Problem]]) -> list[Problem]:
         """Return what is wrong with the class that a service's descriptor names; `check` looks at what it offers."""

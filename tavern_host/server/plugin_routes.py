@@ -89,7 +89,7 @@ async def plugin_route(request: web.Request) -> web.StreamResponse:
     )
     answering = call_route(host, registered, asked)
     response = await (_while_there(request, answering) if registered.info.ends_with_client else answering)
-    if isinstance(response, AsyncIterator):
+    if not isinstance(response, HttpResponse):
         report = partial(host.report_failure, registered.plugin, f"{registered.info.method} {where}")
         return await send_events(request, response, report, partial(gate.still, request, needs, where, host))
     response = response if registered.first_party else bounded(response)
@@ -257,9 +257,9 @@ async def _called(
 
 
 def _response(handler: str, result: Any) -> HttpResponse | AsyncIterator[ServerEvent]:
-    if isinstance(result, AsyncIterator):
-        return result
     if not isinstance(result, HttpResponse):
+        if isinstance(result, AsyncIterator):
+            return result
         raise TypeError(f"{handler} returned {type(result).__name__}, expected an HttpResponse")
     if result.blob is not None:
         return result

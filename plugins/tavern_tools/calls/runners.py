@@ -79,8 +79,11 @@ class Runners:
             context = call.context.child(timeout=seconds + _LATER) if acts else call.context
             values = tool.definition.implementation.values
             sent = arguments if values is None else {**values, "arguments": arguments}
-            with self._holding(context, scope):
+            if scope is None:
                 value = await method(sent, context)
+            else:
+                with self._holding(context, scope):
+                    value = await method(sent, context)
             if values is not None:
                 found = ToolOutput.model_validate(value)
                 return Output(found.structured, tuple(found.content))
