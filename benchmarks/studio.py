@@ -43,6 +43,9 @@ _FRAMES = """async (seconds) => {
   return times;
 }"""
 
+_ARE_DRAWN = """(counts) =>
+  Object.entries(counts).every(([part, count]) => document.querySelectorAll(part).length >= count)"""
+
 
 def graph(nodes: int) -> dict[str, Any]:
     """Return a workflow with so many nodes, each but the first of a row fed by the one before it."""
@@ -126,9 +129,8 @@ async def _open(page: Any, url: str, nodes: int) -> float:
     """Show a workflow; return how many seconds it takes until all of its nodes and edges are drawn."""
     began = time.perf_counter()
     await page.goto(f"{url}/#/workflows/graph-{nodes}")
-    edges = len(graph(nodes)["edges"])
-    for part, count in ((".vue-flow__node .node", nodes), (".vue-flow__edge", edges)):
-        await page.locator(part).nth(count - 1).wait_for(state="attached", timeout=120_000)
+    counts = {".vue-flow__node .node": nodes, ".vue-flow__edge": len(graph(nodes)["edges"])}
+    await page.wait_for_function(_ARE_DRAWN, arg=counts, polling="raf", timeout=120_000)
     await page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     return time.perf_counter() - began
 

@@ -28,6 +28,23 @@ def _keep(root: Path) -> None:
     (root / "workflows" / "large.json").write_text(json.dumps(_large()))
 
 
+async def _painted(page: Page, node: str) -> bool:
+    """Return whether the far layer has something where a node is."""
+    return bool(
+        await page.evaluate(
+            """(id) => {
+              const canvas = document.querySelector(".far-layer canvas");
+              const [all, one] = [canvas, document.querySelector(`.vue-flow__node[data-id=${id}]`)].map((part) =>
+                part.getBoundingClientRect());
+              const ratio = canvas.width / all.width;
+              const [x, y] = [one.x + one.width / 4 - all.x, one.y + one.height / 2 - all.y];
+              return canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data[3] === 255;
+            }""",
+            node,
+        )
+    )
+
+
 def _full(page: Page) -> Locator:
     return page.locator(".vue-flow__node .node:not(.stand-in)")
 
@@ -41,11 +58,17 @@ async def test_a_large_workflow_is_drawn_in_full_where_it_is_seen(studio: Studio
     await canvas_node(page, "n1").click()
     await expect(page.get_by_label("Inspector").get_by_label("Name of the node")).to_have_value("Upper case")
     await expect(canvas_node(page, "n1").locator(".node")).to_have_css("outline-style", "solid")
+    assert await _painted(page, "n1")
     await studio.picture("large-far")
+    await canvas_node(page, "n1").drag_to(page.locator(".vue-flow__pane"), target_position={"x": 40, "y": 40})
+    assert await _painted(page, "n1")  # where it is now
+    await page.keyboard.press("Control+z")
 
     await page.keyboard.press("Shift+F")
     await expect(canvas_node(page, "n1").locator(".node:not(.stand-in)")).to_be_visible()
     assert 0 < await _full(page).count() <= 60
+    await page.wait_for_timeout(300)
+    assert not await _painted(page, "n1")
     await expect(page.locator(".vue-flow__edge")).to_have_count(NODES - NODES // WIDTH)
     await studio.picture("large-near")
 

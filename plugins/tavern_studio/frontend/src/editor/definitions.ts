@@ -1,5 +1,5 @@
 import { defineStore } from "pinia";
-import { computed, markRaw, shallowRef } from "vue";
+import { computed, markRaw, shallowRef, watch } from "vue";
 import { api, ask, type ApiError } from "../api/client";
 import { useResource } from "../api/resource";
 import { listen, onMissed } from "../api/socket";
@@ -17,6 +17,16 @@ export const useDefinitions = defineStore("definitions", () => {
       isTest: isTest(one),
     }));
   const resource = markRaw(useResource(load, ["NODES_RELOADED", "PLUGINS_CHANGED"])); // its own refs, not the store's
+  /** Kept once it was answered, be it that node types cannot be read. */
+  const known = markRaw(
+    new Promise<void>((done) =>
+      watch(
+        () => resource.data.value ?? resource.error.value,
+        () => done(),
+        { once: true },
+      ),
+    ),
+  );
   /** All node types, in the language of the page. */
   const all = computed(() =>
     markRaw((resource.data.value ?? []).map((one) => inLanguage(one, i18n.global.locale.value))),
@@ -53,5 +63,5 @@ export const useDefinitions = defineStore("definitions", () => {
       groups.value = new Map(groups.value).set(id, found && asDocument(found));
   }
 
-  return { resource, all, byType, group };
+  return { resource, known, all, byType, group };
 });

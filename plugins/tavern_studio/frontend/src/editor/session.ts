@@ -66,8 +66,8 @@ export class Session {
   private readonly older = shallowRef<Revision[]>([]);
   private readonly past = shallowRef<Step[]>([]);
   private readonly future = shallowRef<Step[]>([]);
-  private readonly slots = shallowReactive(new Map<string, { of: unknown[]; slots: Slots }>());
-  private readonly definitions = useDefinitions();
+  private readonly slots = new Map<string, { of: unknown[]; slots: Slots }>();
+  readonly definitions = useDefinitions();
   private readonly undoOlder = inTurn(() => attempt(() => this.takeBack()));
 
   constructor(readonly id: string) {
@@ -115,7 +115,9 @@ export class Session {
     this.state.value = "loading";
     try {
       const older = revisionsOf(this.id).catch(() => []); // without them undo begins with what is done here
-      this.document.value = await this.persistence.load();
+      const document = await this.persistence.load();
+      await this.definitions.known; // nodes that are shown before are all drawn twice
+      this.document.value = document;
       this.older.value = await older;
       this.past.value = this.future.value = [];
       this.state.value = "ready";
@@ -253,14 +255,15 @@ export class Session {
     if (node === undefined) return { inputs: {}, outputs: {}, innerInputs: {}, innerOutputs: {} };
     const edges = [...(this.index.value.into.get(id) ?? []), ...(this.index.value.outOf.get(id) ?? [])];
     const byType = this.definitions.byType;
-    const group = this.definitions.group(groupReference(node));
+    const reference = groupReference(node);
+    const group = reference ? this.definitions.group(reference) : null; // an action of a store for each node would cost much
     const { interfaceInputs, interfaceOutputs } = document;
     const own = [node.type, node.configValues, node.policy, valueKeys(node).join("\n")];
     const of = [...own, interfaceInputs, interfaceOutputs, byType, group, ...edges];
     const known = this.slots.get(id);
     if (known && known.of.length === of.length && known.of.every((one, index) => one === of[index])) return known.slots;
     const slots = this.slotsIn(document, node);
-    queueMicrotask(() => this.slots.set(id, { of, slots }));
+    this.slots.set(id, { of, slots });
     return slots;
   }
 

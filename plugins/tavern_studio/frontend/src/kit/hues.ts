@@ -1,5 +1,5 @@
 /** The eight hues of `tokens.css` that tell categories, agents and people apart. */
-const HUES = ["blue", "teal", "green", "amber", "red", "pink", "violet", "slate"] as const;
+export const HUES = ["blue", "teal", "green", "amber", "red", "pink", "violet", "slate"] as const;
 export type Hue = (typeof HUES)[number];
 
 /** A hue that stays the same for a name. */

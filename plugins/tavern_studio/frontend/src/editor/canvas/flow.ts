@@ -7,7 +7,9 @@ import { linkNameOf, pointsOf } from "../links";
 import type { Session } from "../session";
 import { slotLook } from "../slots";
 import { zoneSize, type Size } from "../zones";
+import { DRAWN } from "./near";
 import type { Box } from "./routing";
+import { boundsOf, isAsNoted, outlineOf } from "./standin";
 
 /** Nodes and edges are looked up in the document; the canvas would make an object of its own for each of them reactive. */
 const NOTHING = markRaw({});
@@ -40,6 +42,7 @@ export function useBoxes(flow: VueFlowStore): ShallowRef<readonly Box[]> {
       boxes.value = nodes.length > MAX_BOXES ? [] : nodes.map(boxOf);
     });
   }
+  look();
   flow.onNodesChange((changes) => {
     if (changes.some((one) => one.type === "dimensions" || one.type === "remove")) look();
   });
@@ -63,12 +66,19 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
     if (others.length) flow.applyNodeChanges(others);
   });
   flow.onEdgesChange(flow.applyEdgeChanges);
+  const measure = flow.updateNodeDimensions;
+  Object.assign(flow, {
+    updateNodeDimensions: (updates: { id: string; nodeElement: HTMLDivElement }[]) => {
+      measure(updates.filter(({ id, nodeElement }) => !isAsNoted(nodeElement, flow.findNode(id))));
+    },
+  });
   // Edges are drawn once it is known where the handles of their nodes are; before, each would be drawn twice.
   let ready = session.shown.value.nodes.length
     ? new Promise<void>((done) => flow.onNodesInitialized(() => done()))
     : Promise.resolve();
   let looks = new Map<string, string>();
   const outdated = computed(() => new Set(session.outdated.value));
+  const isLarge = () => session.shown.value.nodes.length > DRAWN;
 
   function nodeFor(node: WorkflowNode): Node & Partial<GraphNode> {
     const isLoop = node.type === LOOP;
@@ -82,9 +92,16 @@ export function useFlow(session: Session, flow: VueFlowStore): void {
       selected: session.selected.value.has(node.id),
       ariaLabel: node.displayName ?? node.id,
       data: NOTHING,
-      // Edges follow the lists, which are another after each measuring.
-      handleBounds: shallowReactive({ source: [], target: [] }),
+      ...(isLarge() && !isLoop ? notedOf(node) : { handleBounds: shallowReactive({ source: [], target: [] }) }),
     };
+  }
+
+  /** What the library would note of a stand-in: each node would be drawn again once that is measured. */
+  function notedOf(node: WorkflowNode): Partial<GraphNode> {
+    const outline = outlineOf(session, node);
+    const { width, height } = outline;
+    // Edges follow the lists, which are another after each measuring.
+    return { dimensions: markRaw({ width, height }), handleBounds: shallowReactive(boundsOf(node.id, outline)) };
   }
 
   function noteFor({ id, position }: WorkflowComment): Node {

@@ -76,5 +76,5 @@ export function useNear(session: Session, flow: VueFlowStore) {
   function isNear(id: string): boolean {
     return !isLarge.value || near.has(id) || nodeOf(session.shown.value, id)?.type === LOOP;
   }
-  return { isNear };
+  return { isNear, isLarge, near };
 }

@@ -9,7 +9,8 @@ import { lookOf } from "../looks";
 import { modeChoice } from "../modes";
 import { nameOf } from "../nodetypes";
 import { mayPin } from "../pins";
-import { SESSION } from "../session";
+import { SESSION, type Session } from "../session";
+import type { Slots } from "../slots";
 
 /** An input as it stands on a node: one that takes several edges has a handle for each of them, and one more. */
 export interface InputRow {
@@ -18,6 +19,15 @@ export interface InputRow {
   handles: string[];
   isConnected: boolean;
   control: ReturnType<typeof placeOnNode>;
+}
+
+/** The inputs of a node as rows; `connected` are those that an edge leads to. */
+export function inputRows(session: Session, id: string, slots: Slots["inputs"], connected: string[]): InputRow[] {
+  return Object.entries(slots).map(([key, slot]) => {
+    const count = slot.multi ? orderOf(session.shown.value, id, key, slots).length : Number(connected.includes(key));
+    const handles = slot.multi ? Array.from({ length: count + 1 }, (_, index) => `${key}__${index}`) : [key];
+    return { key, slot, handles, isConnected: count > 0, control: count > 0 ? "none" : placeOnNode(slot) };
+  });
 }
 
 /** What the canvas shows of a node, however it is drawn. The canvas gives each id a component of its own. */
@@ -74,13 +84,7 @@ export function useShownNode(id: string) {
   );
   const inputs = computed<InputRow[]>(() => {
     const lines = connectedText.value ? connectedText.value.split("\n").map((line) => line.split(" ")[0] ?? "") : [];
-    return Object.entries(slots.value.inputs).map(([key, slot]) => {
-      const count = slot.multi
-        ? orderOf(session.shown.value, id, key, slots.value.inputs).length
-        : Number(lines.includes(key));
-      const handles = slot.multi ? Array.from({ length: count + 1 }, (_, index) => `${key}__${index}`) : [key];
-      return { key, slot, handles, isConnected: count > 0, control: count > 0 ? "none" : placeOnNode(slot) };
-    });
+    return inputRows(session, id, slots.value.inputs, lines);
   });
 
   // A node may stay as large when its slots become others: the canvas would not see that its handles moved.
