@@ -29,6 +29,7 @@ MAX_VALUES = 500_000
 MAX_CHUNKS = 100_000
 MAX_TEXTS = 50
 """How many texts of a picture are looked at."""
+_JSON_NAME = re.compile(r"\.jsonl?$", re.IGNORECASE)
 _YAML_NAME = re.compile(r"\.ya?ml$", re.IGNORECASE)
 
 
@@ -79,7 +80,7 @@ def _of_text(name: str, text: str) -> ReadFile:
     if "\0" in text[:1000]:
         return ReadFile("other")
     stripped = text.lstrip()
-    if stripped[:1] in ("{", "[", "/") and not _YAML_NAME.search(name):
+    if (stripped[:1] in ("{", "[", "/") or _JSON_NAME.search(name)) and not _YAML_NAME.search(name):
         form, value = _json(text, name)
         return ReadFile(form, wire_json(value, name))
     if _YAML_NAME.search(name):

@@ -16,7 +16,7 @@ from tavern_knowledge.web import ExportQuery
 
 Arguments = dict[str, Any]
 
-_TAKEN = ("character", "character-picture", "character-archive", "lorebook")
+_TAKEN = ("character", "character-picture", "character-archive", "lorebook", "text")
 _SHOWN = 100
 """How many characters of a text a table shows."""
 
@@ -95,7 +95,7 @@ async def import_base(arguments: Arguments, context: PluginContext) -> AsyncIter
     """Make a base of another program's document, and name what of it has no effect."""
     path = Path(arguments["file"])
     base = arguments["base"] or path.stem
-    await require_kind(context, path, *_TAKEN, wanted="lorebook or character card")
+    await require_kind(context, path, *_TAKEN, wanted="text, lorebook or character card")
     content = await asyncio.to_thread(read_document_bytes, path)
     report = await _kb(context).import_base(base, content, replace=arguments["replace"])
     yield CommandOutput(kind="message", text=f"{report.base}: {report.entries} entries ({report.format})")

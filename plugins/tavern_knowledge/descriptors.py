@@ -72,7 +72,7 @@ _EXPORT = (
     CommandParameter(name="--format", default="world_info", help=_FORMATS),
     CommandParameter(name="--output", type="path", help="The file; by default BASE.json or BASE.png here."),
 )
-_FROM = "Make a base of a lorebook or a character card: JSON, or a PNG picture that carries it."
+_FROM = "Make a base of a text (plain, Markdown, HTML), a lorebook or a character card."
 _COMMANDS: tuple[tuple[str, str, str, tuple[CommandParameter, ...]], ...] = (
     ("list", "list_bases", "List knowledge bases.", ()),
     ("search", "search", "Find entries of knowledge bases.", _SEARCH),
@@ -94,6 +94,7 @@ tavern kb add inn "The door is closed at night." --keyword door
 tavern kb search "when is the door closed" --base inn
 tavern kb show inn
 tavern kb import lorebook.json --base inn
+tavern kb import handbook.md
 tavern kb export inn --output inn.json
 tavern kb remove inn door-1
 """

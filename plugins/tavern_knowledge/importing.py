@@ -1,4 +1,4 @@
-"""The importer of lorebooks: each becomes a knowledge base, as `tavern kb import` makes it."""
+"""The importers of lorebooks and texts: each becomes a knowledge base, as `tavern kb import` makes it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ _ENTRIES = {"required": ["entries"], "properties": {"entries": {"type": ["object
 _RISU = {"required": ["type", "data"], "properties": {"type": {"const": "risu"}}}
 _BOOK: dict[str, Any] = {"type": "object", "anyOf": [_BOOK_SPEC, _ENTRIES, _RISU]}
 
+_TEXT: dict[str, Any] = {"type": "string", "pattern": r"\S"}
+
 
 def importers() -> list[ImporterInfo]:
-    """Return the kind of files."""
+    """Return the kinds of files."""
     book = {"name": "lorebook", "title": "lorebook", "handler": _HANDLER, "marks": _BOOK}
-    return [ImporterInfo.model_validate(book)]
+    text = {"name": "text", "title": "text", "handler": _HANDLER, "marks": _TEXT, "forms": ["text"]}
+    return [ImporterInfo.model_validate(one) for one in (book, text)]
 
 
 async def import_base(request: ImportRequest, context: PluginContext) -> ImportReport:

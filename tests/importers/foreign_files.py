@@ -116,6 +116,8 @@ KNOWN: dict[str, tuple[str, bytes]] = {
     "agent.json": ("agent", dumped({**_PROFILE, "core_deliberation_workflow_id": "agents/simple"})),
     "conversation.json": ("conversation", dumped(_CONVERSATION)),
     "project.json": ("project", dumped({"format": "tavern-project", "version": "0.1", "files": {"files/a.txt": "a"}})),
+    "handbook.md": ("text", b"# Inn\n\nThe door is closed at night.\n"),
+    "page.html": ("text", b"<!doctype html><h1>Inn</h1><p>The door is closed at night."),
     "tavern.yaml": ("project-folder", b"name: Inn\n"),
 }
 """By name the kind of a file, and its content."""

@@ -20,7 +20,7 @@ COMMANDS = {
     "character import": {"character", "character-picture", "character-archive"},
     "character import-chat": {"chat"},
     "character preset": {"preset"},
-    "kb import": {"character", "character-picture", "character-archive", "lorebook"},
+    "kb import": {"character", "character-picture", "character-archive", "lorebook", "text"},
     "history import": {"conversation"},
     "workflow check": {"workflow"},
     "workflow save": {"workflow"},

@@ -140,7 +140,7 @@ async def test_documents_that_are_wrong_are_refused(bench: Bench) -> None:
     bomb = chunk(b"zTXt", b"chara\0\0" + zlib.compress(b"A" * (17 << 20)))
     rows = [
         (b"{}", "neither a lorebook nor a character card"),
-        (b"nonsense", "is not JSON"),
+        (b"[nonsense", "is not JSON"),
         (b'{"entries": {"0": {"depth": NaN}}}', '$.entries["0"].depth: a number must be finite'),
         (dumped({"entries": {"0": 7}}), "$.entries[0]: expected an object"),
         (dumped({"entries": {"0": {"key": 7}}}), "$.entries[0].key: expected a list of texts"),

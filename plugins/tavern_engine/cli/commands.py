@@ -52,7 +52,7 @@ async def show_node(arguments: dict[str, Any], context: PluginContext) -> AsyncI
     inputs, outputs = node.slots()
     kinds = {"input": inputs, "setting": node.config_schema, "output": outputs}
     rows = [_slot(key, kind, slot) for kind, slots in kinds.items() for key, slot in (slots or {}).items()]
-    yield CommandOutput(kind="table", columns=["slot", "is", "type", "default", "what it is"], rows=rows)
+    yield CommandOutput(kind="table", columns=["slot", "kind", "type", "default", "what it is"], rows=rows)
     yield CommandOutput(kind="result", data=node.to_wire())
 
 

@@ -1,5 +1,5 @@
-"""Whole documents: world files, lorebooks and character cards (V1, V2, V3; JSON, or a PNG that carries it), as a base
-and back. What of a card is text becomes an entry each; the rest is kept in the base's header and written back."""
+"""Whole documents: texts, world files, lorebooks and character cards (V1, V2, V3; JSON, or a PNG that carries it), as a
+base and back. What of a card is text becomes an entry each; the rest is kept in the base's header and written back."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tavern_knowledge.api.knowledge import BaseHeader, ExportFormat, KnowledgeEn
 from tavern_knowledge.api.pictures import with_cards
 from tavern_knowledge.exchange.families import as_object, entries_in
 from tavern_knowledge.exchange.lorebooks import KEPT, book_entries, entries_of, world_entries
+from tavern_knowledge.exchange.texts import Piece, pieces_of, text_in
 from tavern_knowledge.files import read_in_parts
 from tavern_knowledge.index import Row, entry_of
 
@@ -66,6 +67,8 @@ def read(data: bytes, base: str) -> Imported:
         found.picture = carried.picture if carried.media_type == "image/png" else None
         return found
     data = in_utf8(data)
+    if (text := text_in(data)) is not None:
+        return _text(text, base)
     if len(data) > MAX_JSON:
         raise InvalidInput(f"the document has more than {MAX_JSON >> 20} MiB of JSON")
     try:
@@ -92,6 +95,24 @@ def read(data: bytes, base: str) -> Imported:
         return _card("card_v1", document, {}, base)
     about = {key: value for key, value in document.items() if key not in ("data", "spec", "spec_version")}
     return _card("card_v3" if document.get("spec") == "chara_card_v3" else "card_v2", inner, about, base)
+
+
+def _text(text: str, base: str) -> Imported:
+    pieces = pieces_of(text)
+    title = next((piece.headings[0] for piece in pieces if piece.headings), base)
+    entries = [_piece(number, piece, title) for number, piece in enumerate(pieces, 1)]
+    return Imported("text", _header(base, title, None, {"format": "text"}), entries)
+
+
+def _piece(number: int, piece: Piece, title: str) -> Row:
+    entry = {
+        "id": f"piece-{number:05}",
+        "entry_type": "fact",
+        "displayName": (" › ".join(piece.headings) or title)[:1000],
+        "content": {"value": piece.text},
+        "management_metadata": {"source": "imported_from:text"},
+    }
+    return Row.of(KnowledgeEntry.model_validate(entry))
 
 
 def _book(format: str, book: dict[str, Any], base: str, kind: str, listed: Any) -> Imported:

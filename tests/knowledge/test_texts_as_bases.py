@@ -1,0 +1,116 @@
+"""Texts of people become bases: cut where they may be cut, named after their headings, found by a search."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import pytest
+from helpers.command_line import tavern
+
+from tavern_host.contracts.errors import InvalidInput
+from tavern_knowledge.exchange.texts import PIECE, Piece, pieces_of
+from tests.knowledge.conftest import Bench
+
+HANDBOOK = """
+Before all headings.
+
+# The inn
+
+The door is closed at night.
+
+Kitchen
+-------
+
+We serve ale.
+
+```text
+# no heading
+```
+
+### Bread
+
+From the mill.
+
+# Rooms
+"""
+PAGE = """<!-- of the inn --><!DOCTYPE html><html><head><title>t</title><style>b {}</style></head><body>
+<nav>Home</nav><h1>The <b>inn</b></h1><p title="a > b">Ale &amp; bread,<br/>every
+day.</p><script>alert("<h1>no</h1>")</script>
+<ul><li>one</li><li>two</li></ul><table><tr><td>a</td><td>b</td></tr></table><pre>  x
+ y</pre></body></html>"""
+
+
+def test_a_text_is_cut_at_its_headings() -> None:
+    assert pieces_of(HANDBOOK) == [
+        Piece((), "Before all headings."),
+        Piece(("The inn",), "The door is closed at night."),
+        Piece(("The inn", "Kitchen"), "We serve ale.\n\n```text\n# no heading\n```"),
+        Piece(("The inn", "Kitchen", "Bread"), "From the mill."),
+    ]
+
+
+def test_a_page_is_read_as_people_see_it() -> None:
+    (piece,) = pieces_of(PAGE)
+    assert piece.headings == ("The inn",)
+    assert " ".join(piece.text.split()) == "Ale & bread, every day. - one - two | a | b x y"
+    assert "  x\n y" in piece.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A sentence of eight words stands here now. " * 500,
+        "这里有一句话。" * 2000,
+        "\n\n".join(["A paragraph " + "word " * 60] * 40),
+        "x" * 10_000,
+        "- item\n" * 3000,
+    ],
+    ids=["sentences", "chinese", "paragraphs", "no end", "lines"],
+)
+def test_long_sections_are_cut_and_nothing_is_lost(text: str) -> None:
+    pieces = [piece.text for piece in pieces_of(text)]
+    assert max(map(len, pieces)) <= PIECE
+    assert "".join("".join(pieces).split()) == "".join(text.split())
+    assert min(map(len, pieces[:-1])) > PIECE // 4
+
+
+HOSTILE = ["<div>", "<!-- ", "<a b='", '<a "', "<script>", "</", "<!", "<?a", "<pre>", "&#", "<h1>", "> <"]
+
+
+@pytest.mark.parametrize("part", [*HOSTILE, "#", "\n", "a\n---\n", " ", "- ", "`" * 3 + "\n", "a. "])
+def test_hostile_texts_take_no_long_time(part: str) -> None:
+    """Ten times as much takes about ten times as long, not a hundred times."""
+    took = []
+    for size in (50_000, 500_000):
+        text = ("<html>" if part in HOSTILE else "") + part * (size // len(part))
+        began = time.process_time()
+        with contextlib.suppress(InvalidInput):  # too many entries
+            pieces_of(text)
+        took.append(time.process_time() - began)
+    assert took[1] < 0.2 + 40 * took[0]
+
+
+async def test_a_text_is_imported_found_and_replaced(bench: Bench) -> None:
+    report = await bench.kb.import_base("handbook", HANDBOOK.encode("utf-16"))
+    assert (report.format, report.entries) == ("text", 4)
+    (hit, *_) = await bench.kb.search("ale kitchen", bases=["handbook"])
+    assert (hit.name, hit.text.splitlines()[0]) == ("The inn › Kitchen", "We serve ale.")
+    (summary,) = [one for one in await bench.kb.bases() if one.id == "handbook"]
+    assert summary.name == "The inn"
+    await bench.kb.import_base("handbook", b"# Other\n\nShort.", replace=True)
+    (summary,) = [one for one in await bench.kb.bases() if one.id == "handbook"]
+    assert (summary.name, summary.entries) == ("Other", 1)
+    for data in (b"{torn", b"\xff\xfe\x00", b"\x00\x01"):
+        with pytest.raises(InvalidInput):
+            await bench.kb.import_base("broken", data)
+
+
+def test_texts_come_by_both_commands(tmp_path: Path) -> None:
+    project, file = tmp_path / "p", tmp_path / "Hand book.md"
+    tavern("init", "--empty", project)
+    file.write_text(HANDBOOK)
+    assert "4 entries (text)" in tavern("--project", project, "kb", "import", file, "--base", "one").out
+    came = tavern("--project", project, "import", "--json", file).json()
+    assert [(thing["kind"], thing["id"]) for thing in came["things"]] == [("knowledge base", "hand-book")]
