@@ -53,7 +53,7 @@ class Outgoing:
         redirects: int = 0,
         kept: frozenset[str] = frozenset(),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request, and give its answer within the block. At most so many `redirects` are followed; of those to
+        """Send a request, and give its answer within the block; how long it may take is for the caller to say. At most so many `redirects` are followed; of those to
         another origin only the headers in `kept`, in small letters, go along. Raises as `check` does,
         `PermissionDenied` where a name leads to a private address that is not listed, and `ServiceUnavailable`."""
         import aiohttp
@@ -66,7 +66,9 @@ class Outgoing:
             )  # which looks the name up, and to which addresses nothing can be held
             resolver = None if proxy is not None else _fixed(await self._addresses(target, SCHEMES[address.scheme]))
             connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
-            async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as session:
+            async with aiohttp.ClientSession(
+                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=aiohttp.ClientTimeout(total=None)
+            ) as session:
                 try:
                     answer = await session.request(
                         method, address, data=data, headers=sent, allow_redirects=False, proxy=proxy
