@@ -53,17 +53,17 @@ class Outgoing:
         redirects: int = 0,
         kept: frozenset[str] = frozenset(),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request, and give its answer within the block; how long it may take is for the caller to say. At most so many `redirects` are followed; of those to
-        another origin only the headers in `kept`, in small letters, go along. Raises as `check` does,
-        `PermissionDenied` where a name leads to a private address that is not listed, and `ServiceUnavailable`."""
+        """Send a request, and give its answer within the block; how long that may take is for the caller to say.
+
+        At most so many `redirects` are followed; of those to another origin only the headers in `kept`, in small
+        letters, go along. Raises as `check` does, `PermissionDenied` where a name leads to a private address that is
+        not listed, and `ServiceUnavailable`."""
         import aiohttp
         from yarl import URL
 
         sent, (address, target) = dict(headers), self.check(url)
         while True:
-            proxy = self._http.proxy(
-                str(address)
-            )  # which looks the name up, and to which addresses nothing can be held
+            proxy = self._http.proxy(str(address))  # it looks the name up, so no address can be held to
             resolver = None if proxy is not None else _fixed(await self._addresses(target, SCHEMES[address.scheme]))
             connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
             async with aiohttp.ClientSession(
