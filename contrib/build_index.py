@@ -3,8 +3,6 @@ so that `tavern plugins install NAME` finds them. It needs hatchling. Those with
 
 from __future__ import annotations
 
-import hashlib
-import json
 import subprocess
 import sys
 import tomllib
@@ -26,17 +24,14 @@ def projects() -> Iterator[tuple[Path, dict[str, Any]]]:
             yield file.parent, said["project"]
 
 
-def entry(folder: Path, project: dict[str, Any], into: Path) -> dict[str, str]:
-    """Build a plugin's wheel and return its entry in the index."""
+def build(folder: Path, project: dict[str, Any], into: Path) -> Path:
+    """Build a plugin's wheel and return it."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(into)]
     built = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
     if built.returncode != 0:
         sys.exit(f"{folder.name} cannot be built:\n{built.stderr}")
-    (name,) = project["entry-points"][GROUP]
     (wheel,) = into.glob(f"{project['name'].replace('-', '_')}-{project['version']}-*.whl")
-    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    about = {"name": name, "version": project["version"], "summary": project["description"]}
-    return {**about, "path": wheel.name, "sha256": sha256}
+    return wheel
 
 
 def main() -> None:
@@ -45,10 +40,12 @@ def main() -> None:
         sys.exit("which folder? python contrib/build_index.py FOLDER")
     into = Path(sys.argv[1]).resolve()
     into.mkdir(parents=True, exist_ok=True)
-    entries = [entry(folder, project, into) for folder, project in projects()]
+    wheels = [build(folder, project, into) for folder, project in projects()]
     index = into / "index.json"
-    index.write_text(json.dumps({"plugins": entries}, indent=2) + "\n", encoding="utf-8")
-    print(f"{len(entries)} plugins are in {index}; to install them by name:")
+    index.unlink(missing_ok=True)
+    words = ["plugins", "index", *map(str, wheels), "--into", str(index)]
+    subprocess.run([sys.executable, "-m", "tavern_host.cli", *words], check=True, stdout=subprocess.DEVNULL)
+    print(f"{len(wheels)} plugins are in {index}; to install them by name:")
     print(f"tavern settings set tavern-packages.index {index}")
 
 

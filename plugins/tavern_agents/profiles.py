@@ -63,12 +63,13 @@ class Source:
 @dataclass(frozen=True)
 class Profiles:
     """What a project's `agents` folder holds. `taken` are ids that one plugin brings and another has brought before:
-    the later, the id, the earlier."""
+    the later, the id, the earlier. `owners` are the plugins of those that plugins bring, by id."""
 
     by_id: dict[str, AgentProfile] = field(default_factory=dict)
     sources: dict[str, Source] = field(default_factory=dict)
     broken: tuple[BrokenProfile, ...] = ()
     taken: tuple[tuple[str, str, str], ...] = ()
+    owners: dict[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[str]:
@@ -179,7 +180,7 @@ def read_profiles(project: Path, brought: Sequence[PluginAsset] = ()) -> Profile
                 owners[found[0].id] = asset.plugin
             elif found[0].id in owners:
                 taken.append((asset.plugin, found[0].id, owners[found[0].id]))
-    return Profiles(own, sources, tuple(broken), tuple(taken))
+    return Profiles(own, sources, tuple(broken), tuple(taken), owners)
 
 
 def _files(folder: Path) -> Iterator[Path]:

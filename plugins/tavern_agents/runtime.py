@@ -89,12 +89,12 @@ class Runtime(AgentRuntime):
     async def list_agents(self) -> list[AgentSummary]:
         """Return the agents that can be used; what is wrong with the others is in the log."""
         profiles = await self._profiles.now()
-        for problem in profiles.problems:
-            if problem not in self._reported:
-                self._context.log.warning("%s", problem)
+        for problem in (one for one in profiles.problems if one not in self._reported):
+            self._context.log.warning("%s", problem)
         self._reported = frozenset(profiles.problems)
+        of = profiles.owners.get
         return [
-            AgentSummary(id=p.id, name=p.name, description=p.description, tools=p.inventory)
+            AgentSummary(id=p.id, name=p.name, description=p.description, tools=p.inventory, plugin=of(p.id, ""))
             for p in profiles.by_id.values()
         ]
 

@@ -52,7 +52,7 @@ def tavern_register_commands() -> list[CommandInfo]:
     return [
         CommandInfo(
             name="plugins new",
-            help="Write the files of a new plugin.",
+            help="Write the files of a new plugin, or add parts to one that is there.",
             examples=("tavern plugins new my-plugin", "tavern plugins new my-plugin --node --tool --ui vue"),
             handler="tavern_devtools.commands:new",
             standalone=True,

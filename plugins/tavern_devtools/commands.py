@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tavern_devtools.additions import Addition, addition, carry_out, is_plugin
 from tavern_devtools.api.findings import Finding
 from tavern_devtools.formats import lines, placed, sarif
 from tavern_devtools.inspection import Report, candidates, inspected
@@ -25,11 +26,15 @@ async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
     if arguments["minimal"] and (parts or ui):
         given = f"--{parts[0]}" if parts else "--ui"
         raise InvalidInput(f"--minimal has a hook and nothing else: leave out --minimal or {given}")
+    shown, folder = _folder_for(arguments["name"], arguments["folder"])
+    if (parts or ui) and is_plugin(arguments["name"], folder):
+        for output in _added(addition(arguments["name"], parts, ui, folder), folder):
+            yield output
+        return
     if parts:
         plugin = combined(arguments["name"], parts, ui)
     else:
         plugin = scaffold(arguments["name"], ui or ("minimal" if arguments["minimal"] else "full"))
-    shown, folder = _folder_for(plugin.name, arguments["folder"])
     write(plugin, folder)
     yield CommandOutput(kind="message", text=f"Made the plugin {plugin.name} in {folder}:")
     for path in plugin.files:
@@ -44,6 +49,21 @@ async def new(arguments: dict[str, Any], context: PluginContext) -> AsyncIterato
     for line in ("pip wheel . --no-deps -w dist", f"tavern plugins check {wheel}", *last):
         yield CommandOutput(kind="text", text=f"  {line}")
     yield CommandOutput(kind="result", data={"name": plugin.name, "folder": str(folder), "files": [*plugin.files]})
+
+
+def _added(added: Addition, folder: Path) -> list[CommandOutput]:
+    """Add parts to a plugin; return what to say of it."""
+    carry_out(added, folder)
+    name, files = added.new.name, [*added.new.files]
+    outputs = [CommandOutput(kind="message", text=f"Added to the plugin {name} in {folder}:")]
+    outputs += [CommandOutput(kind="text", text=f"  {path}") for path in (*files, *added.changed)]
+    for path, text in added.by_hand.items():
+        outputs.append(CommandOutput(kind="message", text=f"\nAdd this to {path}, which is yours:"))
+        outputs += [CommandOutput(kind="text", text=f"  {line}".rstrip()) for line in text.splitlines()]
+    outputs.append(CommandOutput(kind="message", text="\nNext, in the folder of the plugin:"))
+    outputs += [CommandOutput(kind="text", text=f"  {line}") for line in ("pytest", "tavern plugins check .")]
+    data = {"name": name, "folder": str(folder), "files": files, "changed": [*added.changed], "byHand": added.by_hand}
+    return [*outputs, CommandOutput(kind="result", data=data)]
 
 
 def _ui(ui: str | None) -> Kind | None:

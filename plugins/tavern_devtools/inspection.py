@@ -28,7 +28,17 @@ from tavern_devtools.checks import HOOK
 from tavern_devtools.manifests import checked_plugin
 from tavern_devtools.rules import FAULTS, OF_THE_HOST, RULES, findings
 from tavern_devtools.rules.subject import Project, Subject
-from tavern_host import LLM, NODE_MANAGER, TOOL_MANAGER, WORKFLOW_MANAGER, Folders, Host, InvalidInput, TavernError
+from tavern_host import (
+    AGENT_RUNTIME,
+    LLM,
+    NODE_MANAGER,
+    TOOL_MANAGER,
+    WORKFLOW_MANAGER,
+    Folders,
+    Host,
+    InvalidInput,
+    TavernError,
+)
 from tavern_host.contracts.names import near_names
 from tavern_host.contracts.plugins import GROUP, MANIFEST, PermissionInfo, PluginInfo, PluginState
 from tavern_host.contracts.reviews import ReviewNote
@@ -303,6 +313,10 @@ async def _provided(host: Host, info: PluginInfo) -> dict[str, list[str]]:
     with contextlib.suppress(TavernError):
         workflows = await host.services.get(WORKFLOW_MANAGER).list_workflows()
         provides["workflow"] = [w.id for w in workflows if w.source == f"plugin:{info.name}"]
+    with contextlib.suppress(TavernError):
+        provides["agent"] = [
+            a.id for a in await host.services.get(AGENT_RUNTIME).list_agents() if a.plugin == info.name
+        ]
     return {kind: names for kind, names in provides.items() if names}
 
 

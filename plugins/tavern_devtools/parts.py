@@ -21,33 +21,33 @@ PARTS = {
     "knowledge": "knowledge base `{name}` | `{package}/knowledge/{name}.json`",
 }
 """The parts of a plugin by the option that asks for them, each with what its README says."""
-_NEEDS = {"tool": "node"}
+NEEDS = {"tool": "node"}
 """What a part cannot be without."""
 _REVIEWED = ("hook", "override")
 """What the operator has to grant, as every front end."""
 _HEAD = '"""What the plugin registers with the host; the work is in the modules beside this one."""\n'
 _BARE = '"""What the plugin contributes is in the folders beside this file, which its manifest names."""\n'
 _FROM_HOST = re.compile(r"from tavern_host import (.+)\n")
-_OF_PARTS = ("plugin.yaml", "init.py")
+OF_PARTS = ("plugin.yaml", "init.py")
 """Files of a part that are joined with those of others."""
 
 
 def combined(name: str, wanted: Sequence[str], ui: str | None) -> Scaffold:
     """Return a plugin with these parts, and a front end of a kind. Raises `InvalidInput` for a name that cannot be."""
-    parts = [part for part in PARTS if part in wanted or part in {_NEEDS.get(one) for one in wanted}]
+    parts = [part for part in PARTS if part in wanted or part in {NEEDS.get(one) for one in wanted}]
     values = values_of(name, has_ui=ui is not None)
     package = values["package"]
     each = [rendered([f"parts/{part}"], values) for part in parts]
     files = rendered(["common", "parts/base", *([ui] if ui else [])], values)
     page = files.pop(f"{package}/plugin.yaml", "")
     for found in each:
-        files |= {path: text for path, text in found.items() if path not in _OF_PARTS}
+        files |= {path: text for path, text in found.items() if path not in OF_PARTS}
     if ui is not None:
         tests = rendered(["ui"], values)["tests/test_plugin.py"]
         files |= {"tests/test_page.py": tests, **types_of_page(ui, package)}
     manifests = [yaml.safe_load(found["plugin.yaml"]) for found in each] + ([yaml.safe_load(page)] if page else [])
     files[f"{package}/plugin.yaml"] = _manifest(values, parts, manifests)
-    files[f"{package}/__init__.py"] = _module([found["init.py"] for found in each if "init.py" in found])
+    files[f"{package}/__init__.py"] = module_of([found["init.py"] for found in each if "init.py" in found])
     files["README.md"] = _readme(values, parts, ui)
     return Scaffold(name, package, dict(sorted(files.items())))
 
@@ -62,25 +62,31 @@ def _manifest(values: Mapping[str, str], parts: Sequence[str], manifests: Sequen
     }
     merged: dict[str, Any] = {}
     for manifest in manifests:
-        _merge(merged, {key: value for key, value in manifest.items() if key not in base})
+        merge(merged, {key: value for key, value in manifest.items() if key not in base})
     last: dict[str, Any] = {
         key: merged.pop(key) for key in ("configOptions", "permissions", "publishes") if key in merged
     }
     whole = {**base, **merged, **last}
-    return str(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=120))
+    return dumped(whole)
 
 
-def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+def dumped(manifest: Mapping[str, Any]) -> str:
+    """Return a manifest as text."""
+    return str(yaml.safe_dump(manifest, sort_keys=False, allow_unicode=True, width=120))
+
+
+def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add what a manifest has to another, which is changed: the items of lists follow each other."""
     for key, value in more.items():
         if isinstance(value, dict):
-            _merge(into.setdefault(key, {}), value)
+            merge(into.setdefault(key, {}), value)
         elif isinstance(value, list):
-            into[key] = [*into.get(key, []), *value]
+            into[key] = [*into.get(key, []), *(one for one in value if one not in into.get(key, []))]
         else:
             into[key] = value
 
 
-def _module(bodies: Sequence[str]) -> str:
+def module_of(bodies: Sequence[str]) -> str:
     """Return one module with the code of several, and their imports once."""
     if not bodies:
         return _BARE

@@ -56,9 +56,11 @@ def scaffold(name: str, kind: Kind = "full") -> Scaffold:
     return Scaffold(name, values["package"], dict(sorted(files.items())))
 
 
-def values_of(name: str, *, has_ui: bool) -> dict[str, str]:
-    """Return what stands for the placeholders of templates. Raises `InvalidInput` for a name that cannot be."""
-    _check(name)
+def values_of(name: str, *, has_ui: bool, is_new: bool = True) -> dict[str, str]:
+    """Return what stands for the placeholders of templates. Raises `InvalidInput` for a name that cannot be one of a
+    plugin that `is_new`."""
+    if is_new:
+        _check(name)
     return {
         "name": name,
         "package": name.replace("-", "_"),
@@ -102,7 +104,7 @@ def write(new: Scaffold, folder: Path) -> None:
     Raises `Conflict` where one of them is there already, and `InvalidInput` where they cannot be written; then
     none is left behind.
     """
-    existing = [path for path in new.files if (folder / path).exists() or (folder / path).is_symlink()]
+    existing = [path for path in new.files if is_taken(folder / path)]
     if existing:
         shown = ", ".join(existing[:3]) + (f" and {len(existing) - 3} more" if len(existing) > 3 else "")
         raise Conflict(f"{folder} has {shown} already; nothing was written (take another --folder)")
@@ -121,6 +123,11 @@ def write(new: Scaffold, folder: Path) -> None:
         if isinstance(error, OSError):
             raise InvalidInput(f"{error.filename or folder} cannot be written: {error.strerror}") from None
         raise
+
+
+def is_taken(path: Path) -> bool:
+    """Return whether something is at a path, a link that leads nowhere included."""
+    return path.exists() or path.is_symlink()
 
 
 def _make_folders(folder: Path, written: list[Path]) -> None:

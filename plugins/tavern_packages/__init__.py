@@ -1,4 +1,4 @@
-"""The commands `tavern plugins install`, `upgrade`, `uninstall` and `search`, and their routes.
+"""The commands `tavern plugins install`, `upgrade`, `uninstall`, `search` and `index`, and the routes of most.
 
 What they install is found by the host itself, as `contracts.packages` describes it; here it is only changed. The
 module `host_commands` has those that decide about any plugin.
@@ -44,6 +44,16 @@ def tavern_register_commands() -> list[CommandInfo]:
             CommandParameter(name="--purge", type="flag", help="Remove its data in this project too."),
         ),
         _command(
+            "index",
+            "Print the entries of wheels in an index, or write them into one.",
+            CommandParameter(name="wheels", help="The wheels.", type="path", required=True, multiple=True),
+            CommandParameter(name="--into", help="The index that they are written into, made if need be.", type="path"),
+            CommandParameter(
+                name="--url",
+                help="The address of the folder that the wheels will be in; without it, an index names their paths.",
+            ),
+        ),
+        _command(
             "search", "Search the index of plugins.", CommandParameter(name="word", help="In a name or a summary.")
         ),
     ]
@@ -73,11 +83,13 @@ tavern plugins upgrade acme
 tavern plugins rollback acme
 tavern plugins uninstall acme
 tavern plugins search weather
+tavern plugins index dist/acme-0.1.0-py3-none-any.whl --into index.json
 """
 
 
 def _command(name: str, help: str, *parameters: CommandParameter) -> CommandInfo:
-    about = {"handler": f"tavern_packages.commands:{name}", "examples": examples_of(f"plugins {name}", _EXAMPLES)}
+    module = "indexing" if name == "index" else "commands"
+    about = {"handler": f"tavern_packages.{module}:{name}", "examples": examples_of(f"plugins {name}", _EXAMPLES)}
     return CommandInfo(name=f"plugins {name}", help=help, **about, standalone=True, parameters=[*parameters])
 
 

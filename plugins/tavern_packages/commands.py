@@ -91,9 +91,10 @@ async def _replace(offer: Offer) -> bool:
     for name in offer.dropped:
         print(say(f"It no longer asks for {name}."), file=sys.stderr)
     there, version = f"{offer.before.distribution} {offer.before.version}", offer.package.version
-    what = "Put {} in its place, and grant that?" if offer.missing else "Put {} in its place?"
-    text = say(f"{there} is installed. {what.format(version)} [y/N] ")
-    print(text, end="", file=sys.stderr, flush=True)
+    text = f"{there} is installed. Put {version} in its place? [y/N] "
+    if offer.missing:
+        text = f"{there} is installed. Put {version} in its place, and grant that? [y/N] "
+    print(say(text), end="", file=sys.stderr, flush=True)
     return await _says_yes()
 
 

@@ -161,8 +161,8 @@ def _requirements(one: Distribution) -> Iterator[Requirement]:
 
 
 def _needs(one: Distribution, requirement: Requirement, version: str) -> str:
-    needs = f"{one.metadata['Name']} {one.version} needs {requirement.name}{requirement.specifier}"
-    return f"{needs}; {version or 'none'} is installed"
+    need = f"{requirement.name}{requirement.specifier}"
+    return f"{one.metadata['Name']} {one.version} needs {need}; {version or 'none'} is installed"
 
 
 def _listed(said: str) -> dict[str, str]:

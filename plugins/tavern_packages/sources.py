@@ -50,7 +50,7 @@ class IndexEntry(Model):
 
 
 class Index(Model):
-    """A list of plugins. `address` is where it was read."""
+    """A list of plugins."""
 
     plugins: list[IndexEntry] = Field(default_factory=list)
 
@@ -75,14 +75,14 @@ class Offer:
 
     def __str__(self) -> str:
         """Return how to accept it, and what changes then."""
-        plugin, there = self.package.plugins[0], f"{self.before.distribution} {self.before.version} is installed"
-        command = (
-            f"tavern plugins upgrade {plugin} {shlex.quote(self.package.requested)}{' --grant' * bool(self.missing)}"
-        )
+        plugin, version = self.package.plugins[0], self.package.version
+        command = f"tavern plugins upgrade {plugin} {shlex.quote(self.package.requested)}"
+        command += " --grant" if self.missing else ""
         more = [permission.name for asked in self.missing.values() for permission in asked]
-        asks = f"; it asks for {', '.join(more)} too" if more else ""
-        less = f"; it no longer asks for {', '.join(self.dropped)}" if self.dropped else ""
-        return f"{there}: `{command}` puts {self.package.version} in its place{asks}{less}"
+        changes = f"; it asks for {', '.join(more)} too" if more else ""
+        changes += f"; it no longer asks for {', '.join(self.dropped)}" if self.dropped else ""
+        there, was = self.before.distribution, self.before.version
+        return f"{there} {was} is installed: `{command}` puts {version} in its place{changes}"
 
 
 async def nobody_replaces(offer: Offer) -> bool:
@@ -147,7 +147,7 @@ class Sources:
             hint = "`tavern settings set extensions.tavern-packages.index FILE-OR-ADDRESS`"
             raise Misconfigured(f"there is no index of plugins: name one with {hint}")
         try:
-            if _is_remote(self.index):
+            if is_remote(self.index):
                 data = await self._download(self.index, MOST_INDEX)
             else:
                 data = await asyncio.to_thread(lambda: Path(self.index).expanduser().read_bytes())
@@ -160,23 +160,23 @@ class Sources:
 
     def _address(self, entry: IndexEntry) -> str:
         """Return the path or address of a wheel; only an index that is a file may name a path."""
-        is_remote = _is_remote(self.index)
-        if entry.path is not None and not is_remote:
+        remote = is_remote(self.index)
+        if entry.path is not None and not remote:
             return str(Path(self.index).expanduser().absolute().parent / entry.path)
-        address = urljoin(self.index if is_remote else "", entry.url or "")
-        if entry.url is None or not _is_remote(address):
+        address = urljoin(self.index if remote else "", entry.url or "")
+        if entry.url is None or not is_remote(address):
             raise Misconfigured(f"the index {self.index} says no address of {entry.name} {entry.version}")
         return address
 
     async def _wheel(self, requested: str, address: str, work: Path, sha256: str | None = None) -> Wanted:
         """Put a wheel into `work`, and check its hash where one is known."""
-        name = Path(unquote(urlsplit(address).path)).name if _is_remote(address) else Path(address).name
-        distribution, file = _distribution(name), work / name
-        if _is_remote(address):
+        name = Path(unquote(urlsplit(address).path)).name if is_remote(address) else Path(address).name
+        distribution, file = distribution_of(name), work / name
+        if is_remote(address):
             await asyncio.to_thread(file.write_bytes, await self._download(address, MOST_WHEEL))
         else:
             await asyncio.to_thread(_copy, Path(address), file)
-        found = await asyncio.to_thread(_hash, file)
+        found = await asyncio.to_thread(hash_of, file)
         if sha256 is not None and found != sha256:
             message = f"{address} is not the file that the index names: its SHA-256 is {found}, not {sha256}"
             raise Conflict(f"{message}; nothing was changed")
@@ -209,16 +209,16 @@ def _at_path(text: str, work: Path, build: bool) -> Wanted:
         raise InvalidInput(f"there is no {path}")
     if path.suffix == ".whl":
         file = work / path.name
-        distribution = _distribution(path.name)
+        distribution = distribution_of(path.name)
         _copy(path, file)
-        return Wanted(text, str(file), distribution, _hash(file))
+        return Wanted(text, str(file), distribution, hash_of(file))
     if not build:
         message = "is no wheel: building it runs its code before anybody has reviewed it"
         raise InvalidInput(f"{path} {message}; give its wheel, or --build")
     return Wanted(text, str(path), build=True)
 
 
-def _distribution(file: str) -> str:
+def distribution_of(file: str) -> str:
     """Return which distribution a wheel is of, by its name. Raises `InvalidInput`."""
     try:
         return str(parse_wheel_filename(file)[0])
@@ -235,7 +235,7 @@ def _copy(source: Path, target: Path) -> None:
         raise InvalidInput(f"{source} cannot be read: {error.strerror}") from None
 
 
-def _hash(file: Path) -> str:
+def hash_of(file: Path) -> str:
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
@@ -246,7 +246,7 @@ def _without_secrets(address: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _is_remote(address: str) -> bool:
+def is_remote(address: str) -> bool:
     return urlsplit(address).scheme in ("http", "https")
 
 

@@ -267,12 +267,13 @@ class ResultPart(Model):
 
 
 class AgentSummary(Model):
-    """What a list of agents shows."""
+    """What a list of agents shows; `plugin` brought it, where it is not the project's own."""
 
     id: str
     name: str
     description: str = ""
     tools: list[str] = Field(default_factory=list)
+    plugin: str = ""
 
 
 class AgentProblem(Model):

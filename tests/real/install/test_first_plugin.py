@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import tomllib
@@ -33,12 +32,11 @@ def commands(snippet: Snippet) -> Iterator[tuple[str, str]]:
 
 @dataclass
 class Reader:
-    """Somebody who follows the page in a terminal: where they are, what they typed, which hash they saw last."""
+    """Somebody who follows the page in a terminal: where they are, and what they typed."""
 
     environment: Environment
     folder: Path
     typed: list[str] = field(default_factory=list)
-    sha256: str = ""
 
     @property
     def variables(self) -> dict[str, str]:
@@ -58,7 +56,6 @@ class Reader:
             target.parent.mkdir(exist_ok=True)
             before = target.read_text() if verb == "adds to" else ""
             target.write_text(before + snippet.text)
-            self.pastes_the_hash()
         else:
             assert said in ("makes this environment", "serves and asks for the front end"), snippet.place
             self.typed += [command for command, _ in commands(snippet)]
@@ -72,17 +69,6 @@ class Reader:
         assert (done.returncode == 0) is not is_refused, f"{command}\n{done.stdout}\n{done.stderr}"
         compare(output, errors[-1] if is_refused else done.stdout)
         self.folder = Path(where)
-        if command.startswith("sha256sum "):
-            self.sha256 = done.stdout.split()[0]
-            self.pastes_the_hash()
-
-    def pastes_the_hash(self) -> None:
-        """Put the hash of the wheel into the index, where there is one."""
-        index = self.folder / "index.json"
-        if index.is_file():
-            content = json.loads(index.read_text())
-            content["plugins"][0]["sha256"] = self.sha256
-            index.write_text(json.dumps(content, indent=2))
 
     def serves(self, path: str) -> str:
         """Return a file of the plugin as a server of the project gives it to the page."""

@@ -365,6 +365,46 @@ def test_a_source_is_built_where_that_is_asked_for(project: Path, tmp_path: Path
         assert shown(project, "acme")["description"] == text
 
 
+def test_an_index_is_made_of_wheels(project: Path, wheels: Path, tmp_path: Path) -> None:
+    old, new = (str(wheels / f"acme-{version}-py3-none-any.whl") for version in ("1.0.0", "1.1.0"))
+    into = tmp_path / "made" / "index.json"
+    ran = plugins(project, "index", old, new, "--into", str(into))
+    assert ran.out.splitlines() == [f"acme {version} is in {into}." for version in ("1.0.0", "1.1.0")]
+    assert plugins(project, "install", "acme", "--grant", index=str(into)).out.startswith("acme 1.1.0 is installed")
+    assert plugins(project, "uninstall", "acme").code == 0
+
+    entry, kept = ran_entry(plugins(project, "index", new, "--url", "https://inn.example/w/")), into.read_bytes()
+    assert entry["url"] == "https://inn.example/w/acme-1.1.0-py3-none-any.whl" and "path" not in entry
+    assert entry["sha256"] == hashlib.sha256(Path(new).read_bytes()).hexdigest()
+    assert plugins(project, "index", new, "--into", str(into), "--url", "https://inn.example/w").code == 0
+    first, second = json.loads(into.read_text())["plugins"]
+    assert (first, second) == (json.loads(kept)["plugins"][0], entry), "one of this version is replaced"
+
+    torn = tmp_path / "torn-1.0-py3-none-any.whl"
+    torn.write_bytes(b"PK")
+    (tmp_path / "bad.json").write_text("{")
+    plain = wheel(tmp_path, "plain", "1.0", {"plain.py": ""})
+    rows = {
+        (str(torn),): "is no wheel that can be read",
+        (str(plain),): "holds no plugin",
+        (str(tmp_path / "gone-1-py3-none-any.whl"),): "is no wheel that can be read",
+        ("bad.json",): "is not the name of a wheel",
+        (new, "--into", str(tmp_path / "bad.json")): "cannot be read",
+        (new, "--into", str(torn / "index.json")): "cannot be",
+        (new, "--url", "ftp://inn.example"): "is no address",
+    }
+    with Failures() as failures:
+        for words, said in rows.items():
+            with failures.row(str(words)):
+                ran = plugins(project, "index", *words)
+                assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+def ran_entry(ran: Ran) -> dict[str, Any]:
+    (entry,) = ran.json()["plugins"]
+    return dict(entry)
+
+
 async def test_an_index_is_searched_and_its_hashes_are_checked(
     project: Path, wheels: Path, tmp_path: Path, operator_folders: Path
 ) -> None:
