@@ -58,7 +58,8 @@ def _entries(wheel: Path, folder: Path, url: str) -> list[IndexEntry]:
         raise InvalidInput(f"{wheel} holds no plugin: it has no entry point in the group {GROUP}")
     path = Path(os.path.relpath(wheel, folder)).as_posix()
     place = {"url": f"{url}/{quote(wheel.name)}"} if url else {"path": path}
-    row = {"version": found.version, "sha256": sha256, "summary": found.metadata.get("Summary", ""), **place}
+    (summary, *_) = found.metadata.get_all("Summary") or [""]
+    row = {"version": found.version, "sha256": sha256, "summary": summary, **place}
     return [IndexEntry.model_validate({"name": one.name, **row}) for one in entries]
 
 
