@@ -438,6 +438,19 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
                 assert not anchor or anchor in page(str(found.relative_to(ROOT))).anchors
 
 
+def test_a_page_begins_with_what_one_can_do_after_it() -> None:
+    folders = {"docs": "After this page", "docs/zh": "读完本页"}
+    with Failures() as failures:
+        for folder, words in folders.items():
+            for file in sorted((ROOT / folder).glob("*.md")):
+                if file.name != "README.md":
+                    with failures.row(file.name):
+                        paragraphs = [
+                            p for p in file.read_text(encoding="utf-8").split("\n\n")[1:] if "简体中文" not in p
+                        ]
+                        assert paragraphs[0].startswith(words)
+
+
 def test_the_index_leads_to_every_page() -> None:
     indices = ("docs/README.md", "docs/decisions/README.md")
     linked = {(ROOT / path).parent / link.partition("#")[0] for path in indices for link in page(path).links}
