@@ -139,9 +139,8 @@ class InProcessRuntime:
             result = function(*arguments)
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(what, error) from error
-        return (
-            contained(in_callers_task(result, what), what) if isinstance(result, CoroutineType | Coroutine) else result
-        )
+        is_awaited = isinstance(result, CoroutineType | Coroutine)
+        return contained(in_callers_task(result, what), what) if is_awaited else result
 
     def provider_problems(self, info: ServiceInfo, check: Callable[[type], list[Problem]]) -> list[Problem]:
         """Return what is wrong with the class that a service's descriptor names; `check` looks at what it offers."""
