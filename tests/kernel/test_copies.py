@@ -211,3 +211,19 @@ def test_models_made_without_validation_share_no_defaults() -> None:
         ToolCallRequest.construct(tool="t")
     with pytest.raises(TypeError, match="ToolCallRequest needs the field tool_id"):
         ToolCallRequest.construct(index=2)
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("update", [None, {"index": 2, "name": "b", "other": 3}])
+def test_copies_of_models_are_those_of_pydantic(update: dict[str, Any] | None, deep: bool) -> None:
+    call = ToolCallRequest(tool_id="t", arguments={"a": [1]})
+    for model in (call, _Opened.model_validate({"name": "a", "more": [2]})):
+        theirs, ours = BaseModel.model_copy(model, update=update, deep=deep), model.model_copy(update=update, deep=deep)
+        assert ours == theirs
+        assert (ours.model_fields_set, ours.model_extra) == (theirs.model_fields_set, theirs.model_extra)
+    assert (call.model_copy(update=update, deep=deep).arguments is call.arguments) is not deep
+    assert (call.index, call.model_fields_set) == (1, {"tool_id", "arguments"})
+
+
+class _Opened(OpenModel):
+    name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Self
@@ -99,7 +98,7 @@ async def execute(request: HttpRequest, context: PluginContext) -> HttpResponse 
         return _events(manager, context.own(State).streams, [asked], scope, request.call)
     limits = None if body.callback is None else ToolScope(callback=body.callback)
     result = await manager.call(asked, scope=limits, call=request.call)
-    return HttpResponse.construct(body=json.dumps({"results": [result.to_json()]}).encode())
+    return HttpResponse.construct(data={"results": [result.to_json()]})  # which is JSON: it is not checked once more
 
 
 async def _events(
