@@ -40,7 +40,7 @@ from tavern_engine.run.scheduler import GRACE
 from tavern_engine.run.scope import Scope
 from tavern_engine.run.submitted_once import submitted_once
 from tavern_host import Blob, CallContext, PluginContext
-from tavern_host.common.log_context import LOGGED, logged_with
+from tavern_host.common.log_context import logged_with
 from tavern_host.contracts.accounts import require_admitted
 from tavern_host.contracts.calls import system_call
 from tavern_host.contracts.errors import DeadlineExceeded, ErrorInfo, Forbidden, Interrupted
@@ -84,12 +84,8 @@ class Engine(ExecutionEngine):
         """Submit a run and return it when it is finished; cancelling interrupts it and waits for its end."""
         active = await self._accept(request, call, is_awaited=True)
         if active.record.is_inline:
-            about = {"run": active.record.id, "principal": str(active.call.principal)}
-            token = LOGGED.set({**LOGGED.get(), **about})
-            try:
+            with logged_with(run=active.record.id, principal=str(active.call.principal)):
                 await self._drive(active)
-            finally:
-                LOGGED.reset(token)
             await asyncio.sleep(0)  # the loop drops the workers, and with them the context that nodes were given
         try:
             return await active.outcome()
@@ -256,11 +252,9 @@ class Engine(ExecutionEngine):
         left to its caller."""
         request, call = record.request, record.call
         cache = self.cache if request.use_cache and request.keep and self._settings.cache_bytes() else None
-        lookup: CacheLookup | None = None
         if cache is not None:
-            is_on_disk = self.caches_on_disk
-            cache.on_kept = self.disk_cache.keep if is_on_disk else None
-            lookup = CacheLookup(self.disk_cache, cache) if is_on_disk else None
+            cache.on_kept = self.disk_cache.keep if self.caches_on_disk else None
+        lookup = CacheLookup(self.disk_cache, cache) if cache is not None and cache.on_kept is not None else None
         blobs = RunBlobs(record.id, self._context.blobs, self._context.log)
         made: dict[str, Any] = {"cache": cache, "see": blobs.see, "digests": bound.digests}
         made |= {"is_read": self._context.events.is_read} if record.is_inline else {}

@@ -156,11 +156,8 @@ class Identity(Model):
             return True
         if self.session and access == "read" and any(fnmatchcase(where, pattern) for pattern in _OWN):
             return True
-        for permission in self.projects.get(project, self.permissions):
-            name, colon, pattern = permission.partition(":")
-            if name == access and (not colon or fnmatchcase(where, pattern)):
-                return True
-        return False
+        granted = [permission.partition(":") for permission in self.projects.get(project, self.permissions)]
+        return any(name == access and (not colon or fnmatchcase(where, pattern)) for name, colon, pattern in granted)
 
     def require(self, access: Access, where: str, project: str = "") -> None:
         """Raise `Forbidden` unless the user may use a route or message; see `may`."""
@@ -315,8 +312,7 @@ async def is_admitted(services: Any, call: CallContext | None) -> bool:
     """Return whether who began something with `call` may still do so; the operator and the host always may."""
     if call is None or call.admission is None:
         return True
-    admitted: bool = await services.get(ACCOUNTS).admits(call.admission)
-    return admitted
+    return bool(await services.get(ACCOUNTS).admits(call.admission))
 
 
 async def require_admitted(services: Any, call: CallContext | None) -> None:

@@ -24,25 +24,13 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{os.urandom(12).hex()}"
 
 
-class _Series:
-    """The numbers of one process; one that was forked has others."""
-
-    def __init__(self) -> None:
-        self.begin()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.begin)
-
-    def begin(self) -> None:
-        self.prefix, self.numbers = os.urandom(7).hex(), itertools.count()
-
-
-_series = _Series()
+_BITS, _NUMBERS = os.urandom(6).hex(), itertools.count()
 
 
 def numbered_id(prefix: str) -> str:
-    """Return a fresh identifier for what may be guessed: a prefix, random bits of this process, and a number. Who knows
-    one knows those that follow, so a context has none: it lets a plugin act in another's name."""
-    return f"{prefix}_{_series.prefix}{next(_series.numbers):010x}"
+    """Return a fresh identifier for what may be guessed: a prefix, random bits, the process, which may be a fork, and a
+    number. Who knows one knows those that follow, so a context has none: it lets a plugin act in another's name."""
+    return f"{prefix}_{_BITS}{os.getpid():x}{next(_NUMBERS):010x}"
 
 
 class Principal(Model):

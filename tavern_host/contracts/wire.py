@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.alias_generators import to_camel
@@ -191,8 +191,7 @@ class Model(BaseModel):
         """As pydantic's, which copies each part of a model by itself."""
         if deep or self.__pydantic_extra__ is not None or getattr(self, "__pydantic_private__", None) is not None:
             return super().model_copy(update=update, deep=deep)
-        changed = update or {}
-        return _made(type(self), {**self.__dict__, **changed}, self.__pydantic_fields_set__ | changed.keys())
+        return _made(type(self), {**self.__dict__, **(update or {})}, self.__pydantic_fields_set__ | {*(update or ())})
 
     @classmethod
     def construct(cls, **values: Any) -> Self:  # type: ignore[override]  # the one of pydantic is deprecated
@@ -234,15 +233,9 @@ class _Blank:
 @cache
 def _blank(model: type[BaseModel]) -> _Blank:
     fields = model.model_fields
-    return _Blank(
-        {name: field.default for name, field in fields.items()},
-        {
-            name: cast("Callable[[], Any]", field.default_factory)
-            for name, field in fields.items()
-            if field.default_factory
-        },
-        frozenset(name for name, field in fields.items() if field.is_required()),
-    )
+    factories: dict[str, Any] = {n: field.default_factory for n, field in fields.items() if field.default_factory}
+    needed = frozenset(name for name, field in fields.items() if field.is_required())
+    return _Blank({name: field.default for name, field in fields.items()}, factories, needed)
 
 
 class SharingModel(Model):

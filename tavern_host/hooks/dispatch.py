@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
+from operator import attrgetter
 from pathlib import Path
-from types import CoroutineType
 from typing import Any, TypeVar
 
 import pluggy
@@ -105,14 +105,13 @@ class LoadedHookResult:
     async def call(self, handler: str, *arguments: Any) -> Any:
         """Call the plugin's function `handler`, with its context last. The host's own plugins get contexts as they are:
         what these may do does not hang on them."""
-        in_flight = self._in_flight
-        sent = arguments if in_flight.first_party else map(handed_over, arguments)
-        in_flight.check()
-        with CallInTask(in_flight, handler):
-            is_observed = in_flight.observer is not None
-            call = call_of(self._runtime, in_flight, handler) if is_observed else self._runtime.call
+        sent = arguments if self._in_flight.first_party else map(handed_over, arguments)
+        self._in_flight.check()
+        with CallInTask(self._in_flight, handler):
+            is_observed = self._in_flight.observer is not None
+            call = call_of(self._runtime, self._in_flight, handler) if is_observed else self._runtime.call
             result = call(handler, *sent, self._context)
-            return await result if isinstance(result, CoroutineType | Coroutine) else result
+            return await result if isinstance(result, Coroutine) else result
 
     def in_use(self, cancel: Callable[[], object] | None = None) -> contextlib.AbstractContextManager[None]:
         """Return the context that keeps the plugin from being unloaded."""
@@ -135,11 +134,7 @@ class Dispatcher:
     places: dict[str, int] = field(default_factory=dict)
     """The place of each active plugin in the order in which they were loaded."""
     _ordered: dict[str, tuple[Implementation, ...]] = field(default_factory=dict)
-    implemented: Callable[[str], bool] = field(init=False)
-    """Says whether any active plugin implements a hook."""
-
-    def __post_init__(self) -> None:
-        self.implemented = self._ordered.__contains__
+    implemented = property(attrgetter("_ordered.__contains__"), doc="Says whether any active plugin implements a hook.")
 
     def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
         """Register the implementations of these plugins and no others, in this order.

@@ -91,9 +91,8 @@ class Lifecycle:
         assert manifest is not None
         if record.placement == "in-process":
             _check_imported(record)
-        code, ledger = self._code_name(record, manifest), Ledger()
-        in_flight = InFlight(record.name, code, first_party=record.first_party)
-        in_flight.observer = self._boundary.observer_of(record.name)
+        in_flight = InFlight(record.name, self._code_name(record, manifest), first_party=record.first_party)
+        in_flight.observer, ledger = self._boundary.observer_of(record.name), Ledger()
         granted = frozenset(p.name for p in record.permissions if p.granted)
         views = self._kernel.services.views(in_flight, granted.__contains__, first_party=record.first_party)
         settings = self._settings.of(manifest)

@@ -157,10 +157,8 @@ def _is_fixed(value: Any, levels: int) -> bool:
         parts = value.__dict__.values()
     else:
         return isinstance(value, enum.Enum)
-    for part in parts:  # noqa: SIM110  # a generator would be entered for each part
-        if type(part) not in SHARED and not (levels and _is_fixed(part, levels - 1)):
-            return False
-    return True
+    others = [part for part in parts if type(part) not in SHARED]
+    return not others or (levels > 0 and all(_is_fixed(part, levels - 1) for part in others))
 
 
 def _plain(value: Any) -> Any:

@@ -159,10 +159,7 @@ class CallInTask(Use):
         self.task = task = current_task()
         self._is_cancelled = False
         self._cancelling = 0 if task is None else task.cancelling()
-
-    def __enter__(self) -> None:
-        self._in_flight.begin(self)
-        self._in_flight.calling.add(self.task)
+        in_flight.calling.add(task)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from pkgutil import iter_modules, resolve_name
-from types import CoroutineType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from tavern_host.context import PluginContext
@@ -139,8 +139,7 @@ class InProcessRuntime:
             result = function(*arguments)
         except (SystemExit, KeyboardInterrupt) as error:
             raise ended(what, error) from error
-        is_awaited = isinstance(result, CoroutineType | Coroutine)
-        return contained(in_callers_task(result, what), what) if is_awaited else result
+        return contained(in_callers_task(result, what), what) if isinstance(result, Coroutine) else result
 
     def provider_problems(self, info: ServiceInfo, check: Callable[[type], list[Problem]]) -> list[Problem]:
         """Return what is wrong with the class that a service's descriptor names; `check` looks at what it offers."""
@@ -184,12 +183,10 @@ class InProcessRuntime:
 
     def _resolve(self, handler: str) -> Any:
         module_name, _, path = handler.partition(":")
-        target: Any = self._modules.get(module_name)
-        if not path or (target is None and not self._is_inside(module_name)):
+        if not path or not (module_name in self._modules or self._is_inside(module_name)):
             raise NotFound(f"{self._source.name}: {self._wrong_form(handler)}")
         try:
-            if target is None:
-                target = self._own_module(module_name)
+            target: Any = self._modules.get(module_name) or self._own_module(module_name)
             for part in path.split("."):
                 target = getattr(target, part)
         except (ImportError, AttributeError) as error:

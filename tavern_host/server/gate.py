@@ -57,9 +57,8 @@ class Gate:
         """Return the status and one line for a request that nobody may send, else None."""
         if not self.reach.admits(request):
             return 403, "this server is reached through its proxy only"
-        host = request.host
-        if not self.reach.knows(host, by_proxy=self.reach.is_from_proxy(request)):
-            this = f"this server is {self.reach.address}:{self.reach.port}, not {host!r}"
+        if not self.reach.knows(request.host, by_proxy=self.reach.is_from_proxy(request)):
+            this = f"this server is {self.reach.address}:{self.reach.port}, not {request.host!r}"
             return 421, f"{this}; give `tavern serve` its other names with --name NAME[:PORT]"
         origin = request.headers.get("Origin")
         if origin is not None and self.reach.is_foreign(request) and origin not in request.app[SERVED].default.origins:
@@ -92,8 +91,6 @@ class Gate:
 
     def cookies(self, request: web.Request, plugin: str) -> dict[str, str]:
         """Return the cookies of a plugin."""
-        if "Cookie" not in request.headers:
-            return {}
         own = f"{self._cookie}_{plugin}_"
         return {name.removeprefix(own): value for name, value in request.cookies.items() if name.startswith(own)}
 
@@ -126,8 +123,7 @@ class Gate:
 @web.middleware
 async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let nobody in without a token; a browser that brings it in the address gets a cookie instead."""
-    app = request.app
-    gate, door = app[GATE], app.get(DOOR)
+    gate, door = (app := request.app)[GATE], app.get(DOOR)
     VISITOR.set(_NOBODY)  # a connection may be shared, and has somebody else's request before this one
     if door is not None:
         door.hear(request.protocol, gate.reach.client(request))

@@ -44,22 +44,19 @@ async def logged(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
     except Exception as error:
         response = failed(request, error)
-    status = response.status
-    if status >= 400:
+    if response.status >= 400:
         response = await in_form(request, response)
-        status = response.status
     await _hide_secrets(response, served.secrets())
     if "ETag" in response.headers:
         await pack(request, response)
     # Strangers, who may be many, are not let in here either.
-    is_change, is_in = request.method not in ("GET", "HEAD"), status not in (401, 421)
-    level = logging.INFO if is_in and (is_change or status >= 400) else logging.DEBUG
-    if _log.isEnabledFor(level):
-        spent = (time.perf_counter() - began) * 1000
-        path, raw = request.path, served.default.registrations.raw
-        if _OF_PROJECT.sub("/api/", path).startswith(raw):
-            path = max(raw, key=_OF_PROJECT.sub("/api/", path).startswith) + "…"  # the rest may be a secret
-        _log.log(level, "%s %s %d, %.0f ms", request.method, path, status, spent)
+    is_change, status = request.method not in ("GET", "HEAD"), response.status
+    level = logging.INFO if status not in (401, 421) and (is_change or status >= 400) else logging.DEBUG
+    spent = (time.perf_counter() - began) * 1000
+    path, raw = request.path, served.default.registrations.raw
+    if _OF_PROJECT.sub("/api/", path).startswith(raw):
+        path = max(raw, key=_OF_PROJECT.sub("/api/", path).startswith) + "…"  # the rest may be a secret
+    _log.log(level, "%s %s %d, %.0f ms", request.method, path, status, spent)
     return response
 
 
@@ -69,8 +66,7 @@ async def _hide_secrets(response: web.StreamResponse, secrets: frozenset[str]) -
         for name, value in [*response.headers.items()]:
             if (shown := redacted_json(value.encode(), secrets)) != value.encode():
                 response.headers[name] = shown.decode()
-    kind = response.content_type
-    is_text = kind.startswith("text/") or kind.endswith(("json", "xml"))
+    is_text = response.content_type.startswith("text/") or response.content_type.endswith(("json", "xml"))
     if isinstance(response, web.Response) and is_text and isinstance(body := response.body, bytes):
         is_large = len(body) > LARGE_TEXT
         shown = await asyncio.to_thread(redacted_json, body, secrets) if is_large else redacted_json(body, secrets)

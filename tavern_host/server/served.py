@@ -113,8 +113,7 @@ class ServedProjects:
         """Return the secrets of all projects: no answer and no message has them."""
         found = self.default.settings.secrets()
         for host in self._hosts.values():
-            if host is not self.default:
-                found |= host.settings.secrets()
+            found = found if host is self.default else found | host.settings.secrets()
         return found
 
     def seen_by(self, who: Identity) -> list[Host]:
@@ -225,15 +224,12 @@ def host_of(request: web.Request, in_body: str | None = None) -> Host:
 
     Raises `NotFound` for a project that is not served, `InvalidInput` where the request names two.
     """
-    served, host = request.app[SERVED], None
-    named = (request.match_info.get("projectId"), request.query.get("projectId"), in_body)
-    for one in named:
-        if one is not None:
-            before, host = host, served.get(one)
-            if before is not None and before is not host:
-                names = ", ".join(filter(None, named))
-                raise InvalidInput(f"the request names two projects: {names}")
-    request[HOST] = host = host or served.default
+    said = (request.match_info.get("projectId"), request.query.get("projectId"), in_body)
+    served, named = request.app[SERVED], [one for one in said if one is not None]
+    hosts = {*map(served.get, named)} or {served.default}
+    if len(hosts) > 1:
+        raise InvalidInput(f"the request names two projects: {', '.join(named)}")
+    request[HOST] = host = hosts.pop()
     return host
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from asyncio import current_task
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field
@@ -114,21 +114,16 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
     """Return a method whose failures are attributed and whose calls are in flight; one that a plugin of the host makes
     of itself is part of the call that it is made in."""
     guard, is_reported = _guard(provider, where), provider.report is not None
-    is_nested = not is_reported and not provider.override and provider.in_flight is not None
-    calling = provider.in_flight.calling if is_nested and provider.in_flight is not None else frozenset()
+    calling: Collection[Any] = () if is_reported or provider.override else getattr(provider.in_flight, "calling", ())
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         context: CallContext | None = kwargs.get("call")  # held: copies of it are worth something while it is there
-        is_limited = context is not None and context.deadline is not None
-        if current_task() in calling:
-            made = function(*args, **kwargs)
-            return await (settled(made, context, where) if is_limited else made)
         if is_reported:
-            args, kwargs = _handed_over(args, kwargs)
+            args, kwargs = tuple(map(handed_over, args)), {name: handed_over(value) for name, value in kwargs.items()}
         try:
-            with guard():
+            with nullcontext() if current_task() in calling else guard():
                 made = function(*args, **kwargs)
-                return await (settled(made, context, where) if is_limited else made)
+                return await (made if context is None or context.deadline is None else settled(made, context, where))
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             if (failure := provider.failure(where, error)) is error:
                 raise
@@ -147,7 +142,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
         context: CallContext | None = kwargs.get("call")
         is_limited = context is not None and context.deadline is not None
         if is_reported:
-            args, kwargs = _handed_over(args, kwargs)
+            args, kwargs = tuple(map(handed_over, args)), {name: handed_over(value) for name, value in kwargs.items()}
         try:
             with nullcontext() if in_flight is None else in_flight.use_elsewhere():
                 items = aiter(function(*args, **kwargs))
@@ -168,11 +163,6 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
                 await items.aclose()
 
     return stream
-
-
-def _handed_over(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call as a third-party provider gets them; see `issued.handed_over`."""
-    return tuple(map(handed_over, args)), {name: handed_over(value) for name, value in named.items()}
 
 
 Guard = Callable[[], AbstractContextManager[None]]

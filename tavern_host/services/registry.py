@@ -239,10 +239,8 @@ class ServiceRegistry:
     def provides(self, plugin: str, service: str | None = None) -> bool:
         """Return whether a plugin is a provider of a service, or else of any of the host's, which are those without a
         plugin's prefix, as its base or as an override; also while it is being unloaded."""
-        for one in self._living:
-            if one.plugin == plugin and (one.service == service if service is not None else "." not in one.service):
-                return True
-        return False
+        own = (one.service for one in self._living if one.plugin == plugin)
+        return service in own if service is not None else any("." not in one for one in own)
 
     def stacks(self) -> Stacks:
         """Return all stacks as they are now."""
@@ -351,8 +349,7 @@ class ServiceRegistry:
         whose behalf it is made (checked here, since it differs from call to call).
         """
 
-        if not (views.first_party and type(call) is CallContext and type(call.principal) is Principal):
-            call = views.context(call, f"{service}.{name}")
+        call = views.context(call, f"{service}.{name}")
         asking = call.principal
         if asking.kind == "plugin" and asking != views.principal and not self.may_use(asking.id, info):
             raise _denied(asking.id, service, name, _needs(info))
