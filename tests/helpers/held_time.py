@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
 from typing import Any
 
 from tavern_host.clock import Clock
@@ -45,6 +46,10 @@ class HeldClock(Clock):
         """Let this time pass."""
         self._passed += seconds
         self._date += int(seconds * 1e9)
+
+    def set_date(self, date: datetime) -> None:
+        """Let it be another date, before anything is begun: no time passes."""
+        self._date = int(date.timestamp() * 1e9)
 
     def awaits_thread(self) -> AbstractContextManager[None]:
         """Stand still meanwhile for the loop that awaits it."""
