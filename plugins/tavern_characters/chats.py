@@ -50,9 +50,11 @@ def read_chat(content: bytes) -> ReadChat:
             "the file is no chat of SillyTavern: its first line says neither user_name nor character_name"
         )
     head = objects[0][1] if "mes" not in objects[0][1] else {}
-    named = [one for _, one in objects if "mes" in one and not one.get("is_user")]
+    said = [one for _, one in objects if "mes" in one]
+    named, asked = ([one for one in said if bool(one.get("is_user")) is is_user] for is_user in (False, True))
+    user = _text(head, "user_name", 1) or (_text(asked[0], "name", 1) if asked else "")
     found = ReadChat(
-        user=_text(head, "user_name", 1)[:100].strip() or "User",
+        user=user[:100].strip() or "User",
         character=_text(head, "character_name", 1) or (_text(named[0], "name", 1) if named else ""),
     )
     count, odd, now = 0, Counter[str](), clock.now()
