@@ -301,7 +301,7 @@ class CharacterService(Characters):
         greetings = exported.messages
         return BegunConversation(id=id, agent=agent, greeting=greetings[0].message.content, greetings=len(greetings))
 
-    async def greeting(self, character: str, *, conversation_id: str, call: CallContext | None = None) -> str:
+    async def greeting(self, character: str, *, conversation_id: str = "", call: CallContext | None = None) -> str:
         """Return what a character says first where others are; see the interface."""
         card = await asyncio.to_thread(self._folder.card, character)
         persona = await self.persona(call=call)

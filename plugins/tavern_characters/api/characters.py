@@ -178,7 +178,7 @@ class Characters(ServiceInterface, name="characters", version=2):
         that is taken."""
 
     @acts("characters:read", _READ, since=2)
-    async def greeting(self, character: str, *, conversation_id: str, call: CallContext | None = None) -> str:
+    async def greeting(self, character: str, *, conversation_id: str = "", call: CallContext | None = None) -> str:
         """Return what a character says first where others are, to the person who asks: the first greeting of its card
         that is for groups, else its first; empty where it has none."""
 
