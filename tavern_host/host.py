@@ -11,7 +11,6 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, Self, TypeVar
@@ -285,7 +284,10 @@ class Host:
         """Return the names of all that a plugin owns at this moment, by kind."""
         return self._manager.report.owned(name)
 
-    origins = property(attrgetter("_manager.review.operator.origins"), doc="The origins whose pages may send a token.")
+    @property
+    def origins(self) -> list[str]:
+        """The origins whose pages may send a token."""
+        return self._manager.review.operator.origins
 
     async def watch_decisions(self, *, every: float = 0.5) -> None:
         """Follow what other processes of the operator decide (grants, switches, settings), and remove Blobs that nobody

@@ -20,7 +20,7 @@ PRODUCT = (KERNEL, ROOT / "plugins", ROOT / "contrib")
 
 CORE = ("plugins", "hooks", "services", "hookspecs.py", "host.py")
 """What a newcomer reads in one sitting."""
-MOST = {"core": 4_030, "kernel": 17_030, "contracts": 2_615, "file": 450, "function": 60}
+MOST = {"core": 4_040, "kernel": 17_060, "contracts": 2_615, "file": 450, "function": 60}
 """Lines of code of the core, of the kernel with its contracts, and of these; all lines of one product file, and lines
 of one function from its `def` to its end, without its docstring, blank lines and comments. Decisions 25, 140, 146,
 150, 157, 166, 169, 181, 188, 194 and 196 say why the kernel's is what it is."""
@@ -28,11 +28,11 @@ CONTRACT_FILES = 28
 """How many files the contracts of the kernel are at most."""
 
 PLUGINS = {
-    "a2a": 620, "accounts": 1_260, "agents": 6_950, "assistant": 2_300, "characters": 1_370, "containers": 500,
-    "dask": 950, "devtools": 2_260, "engine": 10_700, "importers": 900, "isolation": 4_000, "knowledge": 3_450,
+    "a2a": 620, "accounts": 1_260, "agents": 6_950, "assistant": 2_300, "characters": 1_430, "containers": 500,
+    "dask": 950, "devtools": 2_260, "engine": 10_700, "importers": 940, "isolation": 4_000, "knowledge": 3_530,
     "llm": 4_000, "mcp": 2_410, "nodes": 5_830, "openai": 1_150, "operations": 2_640, "packages": 1_140,
     "panels": 1_250, "postgres": 900, "scripts": 10_650, "tam": 2_040, "tools": 11_700, "triggers": 1_870,
-    "wasm": 450, "workflows": 4_450, "worlds": 1_250,
+    "wasm": 450, "workflows": 4_550, "worlds": 1_250,
 }  # fmt: skip
 """Lines of code of first-party plugins, each with its `api`, as decisions 102, 164, 173 to 176, 178, 181, 182,
 187, 188, 192, 193, 197 and 202 say."""

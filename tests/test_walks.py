@@ -28,7 +28,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PRODUCT = tuple(f"{ROOT / part}/" for part in ("tavern_host", "plugins"))
 OURS = f"{ROOT / 'tavern_host' / 'testing'}/"
 """The client is no part of a walk."""
-MOST = {"tool call": (42, 41), "run": (64, 244), "agent's turn": (141, 1430)}
+MOST = {"tool call": (43, 46), "run": (64, 248), "agent's turn": (141, 1470)}
 """The files and the returns of each walk at most."""
 CLOCK = "system:get_current_time"
 """A tool that does next to nothing."""

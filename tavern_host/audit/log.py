@@ -14,7 +14,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -385,7 +384,10 @@ class PluginAudit:
         actor, plugin, secrets = call.principal, call.via or plugin, frozenset(secrets)
         return self._log.record(action, actor=actor, subject=subject, details=details, secrets=secrets, plugin=plugin)
 
-    is_crowded = property(attrgetter("_log.is_crowded"), doc="Whether much waits to be written.")
+    @property
+    def is_crowded(self) -> bool:
+        """Whether much waits to be written."""
+        return self._log.is_crowded
 
     @property
     def problem(self) -> str | None:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tavern_host.audit.log import AuditLog, PluginAudit
@@ -185,7 +184,10 @@ class PluginHooks:
         self._kernel = kernel
         self._imported: set[str] = set()
 
-    revision = property(attrgetter("_dispatcher.revision"), doc="Grows whenever the set of active plugins changes.")
+    @property
+    def revision(self) -> int:
+        """Grows whenever the set of active plugins changes."""
+        return self._dispatcher.revision
 
     async def collect(self, hook: str, **arguments: Any) -> list[HookResult[Any]]:
         """Return all answers, in the order in which the plugins were loaded."""

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,7 +133,6 @@ class Dispatcher:
     places: dict[str, int] = field(default_factory=dict)
     """The place of each active plugin in the order in which they were loaded."""
     _ordered: dict[str, tuple[Implementation, ...]] = field(default_factory=dict)
-    implemented = property(attrgetter("_ordered.__contains__"), doc="Says whether any active plugin implements a hook.")
 
     def set_plugins(self, plugins: Iterable[tuple[str, list[Implementation]]]) -> None:
         """Register the implementations of these plugins and no others, in this order.
@@ -162,6 +160,10 @@ class Dispatcher:
     def _fits(self, info: HookImplInfo) -> bool:
         spec = self.catalogue.hooks.get(info.hook)
         return spec is not None and {*info.arguments} <= {*spec.arguments, "context"}
+
+    def implemented(self, hook: str) -> bool:
+        """Return whether any active plugin implements the hook."""
+        return hook in self._ordered
 
     def implementations(self, hook: str) -> tuple[Implementation, ...]:
         """Return the implementations of a hook in the order in which they are called."""
