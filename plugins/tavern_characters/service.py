@@ -202,21 +202,16 @@ class CharacterService(Characters):
     async def save_picture(
         self,
         character: str,
-        content: bytes,
+        content: bytes | None,
         *,
         expected_revision: str | None = None,
         call: CallContext | None = None,
     ) -> StoredCharacter:
-        """Give a character another picture; see the interface."""
-        if len(content) > MAX_FILE:
-            raise InvalidInput(f"a picture has at most {MAX_FILE >> 20} MiB")
-        suffix = PICTURES.get(f"image/{container_of(content)}")
-        if suffix is None:
-            raise InvalidInput("a character's picture is PNG, WebP or JPEG")
-        picture = await asyncio.to_thread(with_cards, content, {}) if suffix == ".png" else content
+        """Give a character another picture, or none; see the interface."""
+        picture = {} if content is None else await asyncio.to_thread(_without_card, content)
         async with self._context.own(State).writing:
             card = await self._expected(character, expected_revision)
-            await asyncio.to_thread(self._folder.save, character, card, {suffix: picture}, PICTURES.values())
+            await asyncio.to_thread(self._folder.save, character, card, picture, PICTURES.values())
             saved = await self.get_card(character)
         self._context.audit.record("character.saved", subject=character, call=call)
         return saved
@@ -394,3 +389,13 @@ def _read(content: bytes, where: str) -> tuple[CarriedCard, Card]:
         if form is not None and form.kind != "card":
             raise InvalidInput(f"{where} is {form.label}; {form.command} takes it") from None
         raise InvalidInput(error.message if where in error.message else f"{where}: {error.message}") from None
+
+
+def _without_card(picture: bytes) -> dict[str, bytes]:
+    """Return a picture by its suffix, without a card in it. Raises `InvalidInput` for what is none."""
+    if len(picture) > MAX_FILE:
+        raise InvalidInput(f"a picture has at most {MAX_FILE >> 20} MiB")
+    suffix = PICTURES.get(f"image/{container_of(picture)}")
+    if suffix is None:
+        raise InvalidInput("a character's picture is PNG, WebP or JPEG")
+    return {suffix: with_cards(picture, {}) if suffix == ".png" else picture}

@@ -80,10 +80,17 @@ async def save_card(request: HttpRequest, context: PluginContext) -> HttpRespons
 
 async def save_picture(request: HttpRequest, context: PluginContext) -> HttpResponse:
     """Give a character the picture that is the body."""
-    before = await _before(request, context)
-    saving = _service(context).save_picture(
-        request.parameters["id"], request.body, expected_revision=before, call=request.call
-    )
+    return await _picture(request, context, request.body)
+
+
+async def remove_picture(request: HttpRequest, context: PluginContext) -> HttpResponse:
+    """Take the picture from a character."""
+    return await _picture(request, context, None)
+
+
+async def _picture(request: HttpRequest, context: PluginContext, content: bytes | None) -> HttpResponse:
+    before, character = await _before(request, context), request.parameters["id"]
+    saving = _service(context).save_picture(character, content, expected_revision=before, call=request.call)
     return _card(await conditional(saving))
 
 

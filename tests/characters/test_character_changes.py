@@ -111,6 +111,24 @@ async def test_a_new_picture_is_in_every_export(bench: AgentBench) -> None:
         )
 
 
+async def test_a_picture_is_taken_away_by_who_has_seen_it(bench: AgentBench) -> None:
+    async with served(bench.host) as client:
+        old = await made(client, "plain", png(V3, "ccv3"))
+        url = "/api/characters/plain"
+        answer = await client.request("PUT", f"{url}/picture", data=jpeg(), headers={"If-Match": old})
+        assert (await client.request("DELETE", f"{url}/picture", headers={"If-Match": old})).status == 412
+        assert (await client.get(f"{url}/picture")).status == 200
+        tag = answer.headers["ETag"]
+        answer = await client.request("DELETE", f"{url}/picture", headers={"If-Match": tag})
+        assert answer.status == 200 and answer.headers["ETag"] not in (old, tag)
+        assert (await client.get(f"{url}/picture")).status == 404
+        known = {one["id"]: one for one in await (await client.get("/api/characters")).json()}
+        assert known["plain"].get("picture") is None
+        assert await (await client.get(f"{url}/export")).json() == V3
+        again = await client.request("DELETE", f"{url}/picture", headers={"If-Match": answer.headers["ETag"]})
+        assert again.status == 200  # there is none, as was asked for
+
+
 async def test_older_and_odd_cards_take_changes(bench: AgentBench) -> None:
     doubled = {**V2, "name": "Mira Vale", "description": "Old.", "fav": False}
     odd = {"spec": "chara_card_v2", "data": {"name": "Odd", "first_mes": None, "description": 7, "tags": "inn"}}

@@ -157,12 +157,13 @@ class Characters(ServiceInterface, name="characters", version=2):
     async def save_picture(
         self,
         character: str,
-        content: bytes,
+        content: bytes | None,
         *,
         expected_revision: str | None = None,
         call: CallContext | None = None,
     ) -> StoredCharacter:
-        """Give a character another picture: PNG, WebP or JPEG; a card in it is ignored. Raises as `save_card` does."""
+        """Give a character another picture: PNG, WebP or JPEG, or none; a card in it is ignored. Raises as `save_card`
+        does."""
 
     @acts("characters:read", _READ)
     async def export_card(

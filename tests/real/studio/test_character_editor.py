@@ -6,6 +6,7 @@ import re
 
 from playwright.async_api import Locator, Page, expect
 from studio_bench import Studio, show
+from test_dropping import drop
 
 from tests.characters.card_files import DOT, V3, png
 from tests.knowledge.cards import chunk, picture
@@ -70,6 +71,20 @@ async def test_a_card_is_edited_and_goes_out_as_it_is_then(studio: Studio) -> No
     await expect(page.get_by_text("Saved.").first).to_be_visible()
     assert await (await site.get("/api/characters/edited/picture")).read() == PICTURE
     assert PICTURE != DOT
+    shown = page.get_by_role("img", name="Picture of Mira Hill")
+    await page.get_by_role("button", name="Remove it").click()
+    await expect(page.get_by_text("No picture", exact=True)).to_be_visible()
+    await expect(shown).to_have_count(0)
+    assert (await site.get("/api/characters/edited/picture")).status == 404
+    await page.get_by_label("Scenario").fill("Not saved yet.")
+    await drop(page, ("note.txt", b"no picture"), on=".picture")
+    await expect(page.get_by_role("alert").filter(has_text="PNG, WebP or JPEG")).to_be_visible()
+    await drop(page, ("dropped.png", PICTURE), on=".picture")
+    await expect(shown).to_be_visible()
+    await expect(page.get_by_label("Scenario")).to_have_value("Not saved yet.")
+    assert await (await site.get("/api/characters/edited/picture")).read() == PICTURE
+    await page.get_by_label("Scenario").fill("It snows.")
+    studio.mistakes.clear()  # the browser notes the refused file
     wanted = {
         "name": "Mira Hill",
         "scenario": "It snows.",

@@ -12,22 +12,22 @@ from playwright.async_api import Page, expect
 from studio_bench import Studio, answered_late
 
 COMFYUI = Path(__file__).parents[2] / "importers" / "files" / "comfy_ui.json"
-DROP = """async ([files]) => {
+DROP = """async ([files, on]) => {
   const data = new DataTransfer();
   for (const [name, text] of files)
     data.items.add(new File([Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0))], name));
-  document.querySelector("main, .view").dispatchEvent(new DragEvent("drop", {
+  document.querySelector(on).dispatchEvent(new DragEvent("drop", {
     dataTransfer: data, bubbles: true, cancelable: true
   }));
 }"""
 
 
-async def drop(page: Page, *files: tuple[str, str | bytes]) -> None:
+async def drop(page: Page, *files: tuple[str, str | bytes], on: str = "main, .view") -> None:
     encoded = [
         (name, base64.b64encode(content.encode() if isinstance(content, str) else content).decode())
         for name, content in files
     ]
-    await page.evaluate(DROP, [encoded])
+    await page.evaluate(DROP, [encoded, on])
 
 
 async def test_dropped_workflows_are_opened_and_other_files_refused(studio: Studio) -> None:

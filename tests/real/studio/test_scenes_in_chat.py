@@ -44,3 +44,32 @@ async def test_a_scene_is_started_read_and_joined(studio: Studio, browser: Brows
     await expect(page.get_by_text("Ended", exact=True)).to_be_visible()
     await expect(page.locator("textarea")).to_have_count(0)
     studio.mistakes.clear()  # the browser notes that nothing was said at first
+
+
+async def test_a_scene_is_made_of_agents_and_begun(studio: Studio) -> None:
+    page = studio.page
+    await studio.open("/chat")
+    await page.get_by_role("button", name="New scene").click()
+    dialog = page.get_by_role("dialog", name="New scene")
+    begin = dialog.get_by_role("button", name="Begin the scene")
+    await dialog.get_by_label("Name", exact=True).fill("At the quay")
+    await expect(begin).to_be_disabled()  # nobody is in it
+    await dialog.get_by_label("What it is about").fill("Fog over the water.")
+    await dialog.get_by_label("Tomas").check()
+    await dialog.get_by_label("Mira").check()
+    await studio.picture("scene-new")
+    await begin.click()
+    members = page.get_by_role("list", name="Who is in the scene").get_by_role("listitem")
+    await expect(members).to_have_count(2)
+    await expect(members.first).to_contain_text("Tomas")
+    field = page.locator("textarea").last
+    await field.fill("Is anybody here?")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("article .message strong").filter(has_text="Mira").first).to_be_visible()
+    scenes = await (await studio.site.get("/api/scenes")).json()
+    made = next(one for one in scenes if one["name"] == "At the quay")
+    assert (made["agents"], made["description"]) == (["tomas", "mira"], "Fog over the water.")
+
+    await studio.open("/chat")  # it can be begun again
+    await expect(page.get_by_role("button", name=re.compile("At the quay"))).to_be_visible()
+    studio.mistakes.clear()  # the browser notes that nothing was said at first

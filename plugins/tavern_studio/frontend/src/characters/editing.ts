@@ -102,6 +102,14 @@ export async function savePicture(id: string, file: File, tag: string): Promise<
   return answered(data, response);
 }
 
+/** Take the picture from the version that was read. */
+export async function removePicture(id: string, tag: string): Promise<StoredCharacter> {
+  const asked = { params: { path: { id } }, headers: { "If-Match": tag } };
+  const { data, response } = await askWhole(api.DELETE("/api/characters/{id}/picture", asked));
+  await lookAtCharacters();
+  return answered(data, response);
+}
+
 /** Make a character of which only the name is known; return its id. */
 export async function newCharacter(name: string): Promise<string> {
   const card = { spec: "chara_card_v3", spec_version: "3.0", data: { ...EMPTY, name } };

@@ -3,6 +3,12 @@ export default {
     chat: {
       scene: {
         start: "Several agents together",
+        new: "New scene",
+        newText: "Several agents in one conversation, which you may join. They speak in turn.",
+        begin: "Begin the scene",
+        about: "What it is about",
+        aboutHint: "All of them know it.",
+        who: "Who is in it, in the order in which they speak",
         agents: "{n} agent | {n} agents",
         members: "Who is in the scene",
         writing: "{name} is writing…",
@@ -92,6 +98,12 @@ export default {
     chat: {
       scene: {
         start: "多个智能体一起对话",
+        new: "新建场景",
+        newText: "多个智能体在同一个对话中轮流发言，您也可以加入。",
+        begin: "开始场景",
+        about: "场景内容",
+        aboutHint: "所有成员都会知道。",
+        who: "成员，按发言顺序选择",
         agents: "{n} 个智能体",
         members: "场景中的成员",
         writing: "{name}正在输入…",

@@ -5,6 +5,7 @@ import { may } from "../api/rights";
 import { pictureOf } from "../characters/characters";
 
 export const SPEAK = "POST /api/scene-runs/{run}/messages";
+export const MAKE = "POST /api/scenes";
 export const START = "POST /api/scenes/{id}/runs";
 
 /** A conversation of several agents: who they are, who is writing, and what people do in it. */
@@ -33,6 +34,12 @@ export function useScene(id: Ref<string | undefined>) {
     pictureOf(name: string | null | undefined): string | undefined {
       const member = run.value?.members.find((one) => one.name === name);
       return member && pictureOf(member.profileId);
+    },
+    /** Make a scene of agents; return its id. */
+    async make(scene: Schemas["NewScene"]): Promise<string> {
+      const made = await ask(api.POST("/api/scenes", { body: scene as never }));
+      await scenes.reload();
+      return made.id;
     },
     async start(scene: string): Promise<string> {
       const begun = await ask(api.POST("/api/scenes/{id}/runs", { params: { path: { id: scene } } }));
