@@ -58,7 +58,7 @@ PANEL_OUTLETS = ("sidebar:panel:header", "sidebar:panel:footer")
 
 PANELS = (
     *("workflows", "home", "nodes", "inspector", "history", "assistant"),
-    *("chat", "agents", "tools", "knowledge", "runs", "triggers", "plugins", "settings"),
+    *("chat", "agents", "tools", "knowledge", "runs", "triggers", "plugins", "settings", "manual"),
 )
 """The panels of the page by name. A panel of a plugin has the plugin's name before its id: `acme-notes.board`."""
 

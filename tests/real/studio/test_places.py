@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest_asyncio
 from catalogue_bench import EDITOR, GRANTED, add, make_catalogue_project
+from helpers.repetition import Failures
 from playwright.async_api import Browser, FloatRect, Locator, expect
 from studio_bench import Studio, show
 
@@ -57,6 +58,29 @@ async def test_outlets_stand_where_their_names_say(wide: Studio) -> None:
     assert (
         (await box(rail.get_by_label("Files")))["y"] + 100 < above["y"] < (await box(rail.get_by_label("Plugins")))["y"]
     )
+
+
+async def test_every_panel_has_the_place_that_is_named_after_it(wide: Studio) -> None:
+    page = wide.page
+    views = {
+        "home": "/",
+        "workflows": "/",
+        "nodes": EDITOR,
+        "chat": "/chat",
+        **{name: f"/{name}" for name in ("agents", "tools", "knowledge", "runs", "triggers", "plugins", "settings")},
+        "manual": "/docs",
+    }
+    await add(wide, [f"outlet sidebar:panel:{part}[{name}]" for name in views for part in ("header", "footer")])
+    with Failures() as failures:
+        for name, address in views.items():
+            with failures.row(name):
+                await wide.open(address)
+                if name == "nodes" and await page.get_by_role("button", name="Open the node library").count():
+                    await page.get_by_role("button", name="Open the node library").click()
+                for part in ("header", "footer"):
+                    await expect(place(wide, f"sidebar:panel:{part}[{name}]")).to_have_count(1)
+                    others = page.locator(f'[data-row^="outlet sidebar:panel:{part}["]')
+                    assert await others.count() == (2 if name in ("home", "workflows") else 1)
 
 
 def place(studio: Studio, name: str) -> Locator:

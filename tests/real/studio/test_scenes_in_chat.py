@@ -49,7 +49,7 @@ async def test_a_scene_is_started_read_and_joined(studio: Studio, browser: Brows
 async def test_a_scene_is_made_of_agents_and_begun(studio: Studio) -> None:
     page = studio.page
     await studio.open("/chat")
-    await page.get_by_role("button", name="New scene").click()
+    await page.get_by_role("button", name="New scene").first.click()
     dialog = page.get_by_role("dialog", name="New scene")
     begin = dialog.get_by_role("button", name="Begin the scene")
     await dialog.get_by_label("Name", exact=True).fill("At the quay")

@@ -45,6 +45,8 @@ const isAgentRun = (id: string | null | undefined): id is string => id?.startsWi
 /** One conversation: its messages, the traces of the runs that they came from, and what comes while it is open. */
 export class Conversation {
   readonly messages = shallowRef<HistoryMessage[]>([]);
+  /** Whether another version is on its way; until then the next one cannot be asked for. */
+  readonly isTurning = shallowRef(false);
   readonly tree = shallowRef<TreeNode[]>([]);
   readonly runs = shallowReactive(new Map<string, Schemas["AgentRun"]>());
   readonly traces = shallowReactive(new Map<string, Trace[]>());
@@ -274,8 +276,13 @@ export class Conversation {
   /** Show another version of a message, with what came after it latest. */
   async show(version: string): Promise<void> {
     const body = { messageId: version, head: this.messages.value.at(-1)?.id } as never;
-    await ask(api.POST("/api/histories/{id}/active", { params: { path: { id: this.id } }, body }));
-    await this.load();
+    this.isTurning.value = true;
+    try {
+      await ask(api.POST("/api/histories/{id}/active", { params: { path: { id: this.id } }, body }));
+      await this.load();
+    } finally {
+      this.isTurning.value = false;
+    }
   }
 }
 

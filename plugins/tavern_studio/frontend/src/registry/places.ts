@@ -42,7 +42,7 @@ const PARTS: All<PartId> = {
 /** The panels of the page; one of a plugin has the plugin's name before its id: `acme-notes.board`. */
 export const PANELS: readonly string[] = [
   ...["workflows", "home", "nodes", "inspector", "history", "assistant"],
-  ...["chat", "agents", "tools", "knowledge", "runs", "triggers", "plugins", "settings"],
+  ...["chat", "agents", "tools", "knowledge", "runs", "triggers", "plugins", "settings", "manual"],
 ];
 
 const PANEL = /^(sidebar:panel:(?:header|footer))\[(.*)\]$/;

@@ -3,6 +3,7 @@ export default {
     runs: {
       list: "Runs of the project",
       empty: "Nothing was run yet. Open a workflow and press Run.",
+      toWorkflows: "To the workflows",
       choose: "Choose a run to see what went in, what came out, and how long each node took.",
       download: "Download",
       open: "Show on the canvas",
@@ -27,6 +28,7 @@ export default {
     runs: {
       list: "此项目的运行",
       empty: "还没有运行过。打开一个工作流，按“运行”。",
+      toWorkflows: "前往工作流",
       choose: "选择一次运行，查看输入、输出和每个节点的用时。",
       download: "下载",
       open: "在画布上显示",
