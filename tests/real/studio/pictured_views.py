@@ -142,9 +142,11 @@ async def panel(studio: Studio) -> None:
     await page.locator("[data-input=picture] input[type=file]").set_input_files(file)
     await page.get_by_role("button", name="Run", exact=True).click()
     await expect(page.locator("[data-output=guests] tbody tr")).to_have_count(5)
+    await expect(page.locator("[data-output=picture] img")).to_be_visible()
     await page.get_by_placeholder("Message").first.fill("Is the kitchen open?")
     await page.keyboard.press("Enter")
     await expect(page.locator(".message.assistant")).to_be_visible()
+    await expect(page.locator(".message.assistant").get_by_text("I am a scripted model")).to_be_visible()
     await expect(page.get_by_role("button", name="Stop")).to_have_count(0)
 
 

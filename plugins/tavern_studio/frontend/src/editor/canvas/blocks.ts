@@ -32,6 +32,7 @@ const ROUND = 0.35;
 
 /** Draw blocks in their order, each with what stands in it. */
 export function drawBlocks(to: CanvasRenderingContext2D, blocks: readonly Block[], look: Look): void {
+  to.imageSmoothingQuality = "medium"; // icons are drawn at a third of their size
   for (const one of blocks) {
     drawBody(to, one, look);
     if (look.hasIcons) drawFace(to, one, look);
@@ -40,8 +41,8 @@ export function drawBlocks(to: CanvasRenderingContext2D, blocks: readonly Block[
 
 function drawBody(to: CanvasRenderingContext2D, block: Block, { colours, zoom, tint }: Look): void {
   const { x, y, width, height, hue, alpha } = block;
-  const line = Math.max(0.5, zoom);
-  const bar = Math.max(1, 3 * zoom);
+  const line = zoom;
+  const bar = 3 * zoom;
   const body = tint ? `color-mix(in srgb, ${colours.hues[hue]} ${tint}%, ${colours.panel})` : colours.panel;
   const fill = (style: string, inset: number, top: number, high: number, corners: number[]) => {
     to.fillStyle = style;
