@@ -15,7 +15,8 @@ from tavern_host.contracts.errors import Conflict, InvalidInput, Misconfigured
 from tavern_mcp.api.servers import MCP_SERVERS, McpServer
 from tavern_mcp.declarations import read_server
 from tavern_mcp.entry import servers_of
-from tavern_mcp.importing import keep, packaged
+from tavern_mcp.fetched import packaged
+from tavern_mcp.importing import keep
 from tavern_mcp.offers import offer_of, unmatched
 from tavern_mcp.service import MISSING, is_installed
 

@@ -20,6 +20,7 @@ from tavern_host.context import PluginContext, Project
 from tavern_host.contracts.errors import InvalidInput, Misconfigured
 from tavern_host.contracts.names import did_you_mean
 from tavern_host.contracts.wire import Model
+from tavern_mcp.fetched import packaged
 from tavern_scripts.api.scripts import PackagedProgram, ProgramPackage, ProgramRequest
 
 _REGISTRIES = {"npm": "npm's registry", "pypi": "PyPI"}
@@ -103,6 +104,13 @@ class Declared:
         ways = [one for one in (server.npm, server.pypi, server.url) if one is not None]
         if len(ways) > 1 or not (ways or server.command) or (server.command and server.url):
             return 'it needs one of "command", "npm", "pypi" and "url"'
+        fetched = packaged(server.command or "", server.args) if server.sandbox and not server.hosts else None
+        if fetched is not None:
+            named = next(f'"{key}": "{fetched[key]}"' for key in ("npm", "pypi") if key in fetched)
+            return (
+                f"{server.command} fetches its package at each start, for which the sandbox has no network: say {named}"
+                ' instead of the command, which is installed once, or name the hosts of the registry in "hosts"'
+            )
         if self.is_trusted:
             return None
         taken = [part for part in (*server.env.values(), *server.headers.values()) if not isinstance(part, str)]

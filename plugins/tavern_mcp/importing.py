@@ -20,6 +20,7 @@ from tavern_host.contracts.settings import SETTINGS, SettingsChange
 from tavern_importers.api.importers import ImportedThing, ImporterInfo, ImportReport, ImportRequest
 from tavern_mcp import State
 from tavern_mcp.declarations import Server, read_servers
+from tavern_mcp.fetched import FETCHERS, packaged
 
 MOST = 200
 _LISTS = ("mcpServers", "context_servers", "servers")
@@ -29,13 +30,7 @@ _URLS = ("url", "serverUrl", "httpUrl")
 _KNOWN = (*_SAME, *_URLS, "type", "transport", "cwd", "name", "description", "source", "enabled")
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _INPUT = re.compile(r"\$\{input:([^}]{1,80})\}")
-_REGISTRIES = {"npx": "npm", "bunx": "npm", "uvx": "pypi", "pipx": "pypi"}
-_FETCHERS = ("docker", "podman", *_REGISTRIES)
-_NAMES_PACKAGE = {"npm": ("-p", "--package"), "pypi": ("--from", "--spec")}
-"""Options of programs that fetch packages which say the package; what is called then is one of its programs."""
-
-_WITHOUT_VALUE = ("-y", "--yes", "-q", "--quiet", "--bun", "--isolated", "--refresh", "--no-cache", "--prefer-online")
-"""Their options that change nothing about which package and program it is."""
+_FETCHERS = ("docker", "podman", *FETCHERS)
 
 
 def importers() -> list[ImporterInfo]:
@@ -89,30 +84,6 @@ def _what(server: Mapping[str, Any]) -> str:
         return str(url)[:200]
     words = [server.get("npm"), server.get("pypi"), server.get("command"), *server.get("args", [])]
     return " ".join(str(word) for word in words if word)[:200]
-
-
-def packaged(command: str, words: list[str]) -> dict[str, Any] | None:
-    """Return `npx -y NAME …`, `uvx NAME …` and the like as a server that is named by its package; None for what is
-    nothing of that kind."""
-    registry = _REGISTRIES.get(command.rpartition("/")[2])
-    if registry is None:
-        return None
-    rest = words[1:] if words[:1] == ["run"] else [*words]
-    package = None
-    while rest and rest[0].startswith("-"):
-        option, _, value = rest.pop(0).partition("=")
-        if option in _NAMES_PACKAGE[registry] and package is None:
-            package = value or (rest.pop(0) if rest else None)
-        elif option not in _WITHOUT_VALUE:  # what follows could be its value, and no package
-            return None
-    if not rest:
-        return None
-    program = rest.pop(0)
-    name, at, version = (package or program)[1:].partition("@")
-    name = (package or program)[:1] + name
-    if at and version not in ("", "latest"):
-        name += f"@{version}" if registry == "npm" else f"=={version}"
-    return {registry: name, "args": rest, **({"command": program} if package else {})}
 
 
 def _is_there(path: str) -> bool:

@@ -21,7 +21,7 @@ from tavern_mcp.api.servers import MCP_SERVERS
 from tavern_mcp.approvals import Approved, content_of
 from tavern_mcp.declarations import Declared, Server
 from tavern_mcp.definitions import definitions_of, differences
-from tavern_mcp.importing import packaged
+from tavern_mcp.fetched import packaged
 from tavern_tools.api.tools import ToolFilter
 
 
@@ -97,6 +97,7 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         "spy": {**server, "args": ["server.py", "."]},
         "both": {**server, "url": "https://example.com/mcp"},
         "liar": {**server, "readOnly": ["*"]},
+        "fetcher": {"command": "npx", "args": ["-y", "@a/b@1.2", "."]},
     }
     folders = make_project(
         tmp_path, {SERVERS: {"same": {"url": "http://[::1]:9"}}}, {SERVERS: {"given": server, "same": server, **wrong}}
@@ -108,6 +109,7 @@ async def test_projects_do_not_bring_servers(tmp_path: Path) -> None:
         servers = host.services.get(MCP_SERVERS)
         found = {one.name: one for one in await servers.servers()}
         assert {name: found[name].status for name in wrong} == dict.fromkeys(wrong, "failed")
+        assert '"npm": "@a/b@1.2" instead of the command' in str(found["fetcher"].problem)
         assert (found["same"].source, found["same"].shown) == ("operator", ["reaches http://[::1]:9"])
         assert (found["given"].status, found["given"].shown) == (
             "unapproved",
