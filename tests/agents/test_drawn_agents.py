@@ -180,6 +180,7 @@ async def test_a_run_by_hand_tells_its_steps_too(bench: AgentBench) -> None:
             ],
         ),
     ]
+    kept = len(bench.state.runs)
     with Failures() as failures:
         for name, answers, expected in rows:
             with failures.row(name):
@@ -192,7 +193,7 @@ async def test_a_run_by_hand_tells_its_steps_too(bench: AgentBench) -> None:
                 if name != "agents/deliberation-with-loop":
                     texts = [one for one in found["WORKFLOW_INTERFACE_YIELD"] if not one["isLastChunk"]]
                     assert texts, found
-    assert len(bench.state.runs) == len(rows)
+    assert len(bench.state.runs) == kept + len(rows)
     outputs = [step["text"] for step in steps if step["kind"] == "tool_output"]
     assert outputs == ["Tool shout executed successfully. Output: ALE"] * 2
 

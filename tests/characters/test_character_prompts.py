@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import pytest_asyncio
 from helpers.stub_llm import said
 
 from tavern_characters.api.characters import CHARACTERS, Characters, Persona
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def characters(bench: AgentBench) -> Characters:
     return bench.host.services.get(CHARACTERS)
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def somebody_else(bench: AgentBench) -> None:
+    """Be the same person in each test, whatever the one before it has left."""
+    await characters(bench).save_persona(Persona(name="Somebody else"))
 
 
 async def test_a_character_is_talked_to(bench: AgentBench) -> None:
@@ -102,7 +109,6 @@ async def test_a_character_calls_tools_and_nothing_stands_between_a_call_and_its
 async def test_several_characters_talk_in_a_scene(bench: AgentBench) -> None:
     ann = {**MIRA, "name": "Ann", "first_mes": "Alone?", "group_only_greetings": [" ", "Ah, {{user}} and friends!"]}
     ben = {**MIRA, "name": "Ben", "first_mes": "{{char}} nods at {{user}}."}
-    await characters(bench).save_persona(Persona(name="Somebody else"))
     for card in ({"spec": "chara_card_v3", "data": ann}, ben):
         made = await characters(bench).import_card(dumped(card), name="a.json")
         assert made.unsupported == []
@@ -192,10 +198,11 @@ async def test_a_preset_is_what_a_character_thinks_with(bench: AgentBench) -> No
 
 
 async def test_the_conversation_goes_where_its_export_goes(bench: AgentBench) -> None:
-    begun = await characters(bench).begin("mira", conversation_id="kept")
+    await characters(bench).import_card(dumped(V3), character="mover")
+    begun = await characters(bench).begin("mover", conversation_id="kept")
     exported = await bench.histories.export_history(begun.id)
     assert json.loads(exported.model_dump_json())["memories"]
     moved = await bench.histories.import_history(exported, history_id="moved")
     model = bench.answers(said("Well."))
-    await bench.run("Hello", "mira", conversation_id=moved.id)
+    await bench.run("Hello", "mover", conversation_id=moved.id)
     assert "Mira keeps the inn. Somebody else is her guest." in [one.content for one in model.asked[0].messages]

@@ -25,7 +25,7 @@ from tests.scripts.proxied import telling_server
 PROXY = "http://proxy.example:3128"
 OWN_CLIENTS = {
     "tavern_host/context/facilities.py": "the session of all plugins",
-    "plugins/tavern_tools/tasks/callbacks.py": "connects to addresses that it has looked at, or asks for the proxy",
+    "plugins/tavern_scripts/api/outgoing.py": "connects to addresses that it has looked at, or asks for the proxy",
     "plugins/tavern_mcp/transport.py": "a client of its own, which is given the proxy",
     "plugins/tavern_scripts/network/proxy.py": "what scripts reach, unless that is through the proxy",
     "plugins/tavern_scripts/network/upstream.py": "what scripts reach through the proxy",
