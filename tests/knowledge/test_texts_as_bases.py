@@ -10,7 +10,7 @@ import pytest
 from helpers.command_line import tavern
 
 from tavern_host.contracts.errors import InvalidInput
-from tavern_knowledge.exchange.texts import PIECE, Piece, pieces_of
+from tavern_knowledge.exchange.texts import MAX_TITLE, PIECE, Piece, pieces_of
 from tests.knowledge.conftest import Bench
 
 HANDBOOK = """
@@ -90,6 +90,30 @@ def test_hostile_texts_take_no_long_time(part: str) -> None:
             pieces_of(text)
         took.append(time.process_time() - began)
     assert took[1] < 0.2 + 40 * took[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "part", "size", "after"),
+    [
+        ("", "<!---->", 24, "x"),
+        ("# a", " ", 10_000, "b"),
+        ("# a ", "#", 20_000, "b"),
+        ("", "A sentence of eight words stands here now. ", 100_000, ""),
+        ("# " + "h" * 10**6 + "\n", "A sentence of eight words stands here now. ", 50_000, ""),
+    ],
+    ids=["comments", "spaces of a heading", "marks of a heading", "one section", "long heading"],
+)
+def test_what_a_text_repeats_takes_no_long_time(before: str, part: str, size: int, after: str) -> None:
+    began = time.process_time()
+    assert max(len(title) for piece in pieces_of("p\n" + before) for title in ("", *piece.headings)) <= MAX_TITLE
+    pieces_of(before + part * size + after)
+    pieces_of(f"<html>{before}{part * size}{after}")
+    assert time.process_time() - began < 2
+
+
+def test_a_heading_ends_where_its_closing_marks_begin() -> None:
+    for line, title in [("# C#", "C#"), ("## Inn ##", "Inn"), ("# Inn # ", "Inn"), ("# #1 of 2", "#1 of 2")]:
+        assert pieces_of(f"{line}\ntext") == [Piece((title,), "text")]
 
 
 async def test_a_text_is_imported_found_and_replaced(bench: Bench) -> None:

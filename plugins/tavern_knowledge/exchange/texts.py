@@ -16,7 +16,9 @@ from tavern_host.contracts.errors import InvalidInput
 PIECE = 1_500
 """Characters of a piece at most."""
 MAX_PIECES = 20_000
-_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*")
+MAX_TITLE = 1_000
+"""Characters of a heading at most."""
+_HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"(?:=+|-{3,})[ \t]*")
 _FENCE = re.compile(r"(`{3,}|~{3,})")
 _ENDS = (
@@ -26,7 +28,8 @@ _ENDS = (
     re.compile(r"\s+"),
 )
 """Where a piece may end, the best place first."""
-_IS_HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_SPACES = re.compile(r"\s*")
+_IS_HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _MARKUP = re.compile(r"<!--|<(/?)([a-zA-Z][a-zA-Z0-9-]*)|<[!?]")
 _ENDS_TAG = re.compile(r"""[>"']""")
 _LEFT_OUT = frozenset({"script", "style", "template", "noscript", "svg", "nav", "iframe", "object", "title"})
@@ -106,28 +109,31 @@ def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
 def _heading(line: str, before: list[str]) -> tuple[int, str]:
     """Return the level and the text of a heading, 0 for any other line; an underlined one is taken from `before`."""
     if found := _HEADING.fullmatch(line):
-        return len(found[1]), found[2]
+        title = found[2].rstrip()
+        bare = title.rstrip("#")
+        return len(found[1]), (bare.rstrip() if bare.endswith((" ", "\t")) else title)[:MAX_TITLE]
     is_under = (
         _UNDERLINE.fullmatch(line) and before and before[-1].strip() and not before[-1].startswith((" ", "|", "-"))
     )
     if is_under and (len(before) == 1 or not before[-2].strip()):
-        return (1 if line.startswith("=") else 2), before.pop().strip()
+        return (1 if line.startswith("=") else 2), before.pop().strip()[:MAX_TITLE]
     return 0, ""
 
 
 def _parts(section: str) -> Iterator[str]:
     """Yield a section in parts of at most `PIECE` characters."""
-    rest = section.strip()
-    while len(rest) > PIECE:
-        cut = next((end for ends in _ENDS if (end := _last(ends, rest)) > PIECE // 3), PIECE)
-        yield rest[:cut].strip()
-        rest = rest[cut:].strip()
-    if rest:
-        yield rest
+    text, at = section.strip(), 0
+    while len(text) - at > PIECE:
+        cut = next((end for ends in _ENDS if (end := _last(ends, text, at)) > at + PIECE // 3), at + PIECE)
+        yield text[at:cut].strip()
+        at = next(_SPACES.finditer(text, cut)).end()
+    if text:
+        yield text[at:]
 
 
-def _last(ends: re.Pattern[str], text: str) -> int:
-    return max((found.start() for found in ends.finditer(text, 0, PIECE + 1) if found.start() <= PIECE), default=0)
+def _last(ends: re.Pattern[str], text: str, at: int) -> int:
+    most = at + PIECE
+    return max((found.start() for found in ends.finditer(text, at, most + 1) if found.start() <= most), default=0)
 
 
 # --- HTML -------------------------------------------------------------------------------------------------
