@@ -14,6 +14,7 @@ from helpers.repetition import refused
 from node_bench import HostedNodes
 
 from tavern_host import Blob, Host, InvalidInput
+from tavern_host.common.redaction import redacted
 from tavern_host.contracts.errors import Misconfigured, PermissionDenied, ServiceUnavailable, TavernError
 from tavern_nodes.nodes.web import MAX_ANSWER
 
@@ -40,6 +41,13 @@ class Site:
                 return web.Response(status=503, text="Not now.", headers={"Retry-After": "7"})
             case ["missing"]:
                 return web.Response(status=404, text="No such item.")
+            case ["charset", name]:
+                kind = {"Content-Type": f"text/plain; charset={name}"}
+                return web.Response(body=b"caf\\xe9", headers=kind)
+            case ["kind"]:
+                return web.Response(body=PNG, headers={"Content-Type": "nonsense"})
+            case ["echo"]:
+                return web.Response(status=400, text=f"no {request.headers['Authorization']}")
             case ["torn"]:
                 return web.Response(body=b"{", content_type="application/json")
             case ["latin"]:
@@ -83,6 +91,11 @@ async def test_requests_are_sent_as_they_are_described(tmp_path: Path) -> None:
         picture = (await nodes.run("HttpRequest", {"url": f"{url}/picture"}, {}))["body"]
         assert (await nodes.host.blobs.read(Blob.model_validate(picture)), picture.media_type) == (PNG, "image/png")
         assert (await nodes.run("HttpRequest", {"url": f"{url}/latin"}, {}))["body"] == "café"
+        for charset in ("idna", "punycode", "undefined", "unicode_escape", "none-such"):
+            answer = await nodes.run("HttpRequest", {"url": f"{url}/charset/{charset}"}, {})
+            assert answer["body"] == "caf\\xe9"
+        unknown = (await nodes.run("HttpRequest", {"url": f"{url}/kind"}, {}))["body"]
+        assert Blob.model_validate(unknown).media_type == "application/octet-stream"
         assert (await nodes.run("HttpRequest", {"url": url}, {"method": "HEAD"}))["body"] is None
     sent = [(headers.get("Content-Type"), body) for _, _, headers, body in server.asked[1:6]]
     assert sent == [
@@ -124,6 +137,11 @@ async def test_only_hosts_that_the_operator_listed_are_reached(tmp_path: Path) -
                 (ask(f"http://{server.place}/a b"), InvalidInput, "%20"),
                 (ask(f"http://{server.place}/", headers={"X": "a\r\nY: b"}), InvalidInput, "line breaks"),
                 (ask(f"http://{server.place}/", headers={"X Y": "a"}), InvalidInput, "no header"),
+                (ask(f"http://{server.place}/", headers={"hOST": "inner"}), InvalidInput, "set by the host"),
+                (ask(f"http://{server.place}/", headers={"Content-Length": "1"}), InvalidInput, "set by the host"),
+                (ask(f"http://{server.place}/", headers={"Transfer-Encoding": "chunked"}), InvalidInput, "set by"),
+                (ask(f"http://{server.place}/to/http://[b"), InvalidInput, "which is no address"),
+                (ask(f"http://{server.place}/to/http://b:99999/"), InvalidInput, "which is no address"),
             ]
         )
         assert other.asked == []
@@ -152,15 +170,21 @@ async def test_answers_that_cannot_be_used_fail_the_node(tmp_path: Path) -> None
             await ask("late")
         assert caught.value.info.details == {"status": 503, "retry_after": 7.0}
         assert (await ask("missing", failure="output"))["status"] == 404
+        for address in ("http://me:geheim@[/", "http://me:geheim@x y/", "http://me:geheim@a..b/"):
+            with pytest.raises(InvalidInput) as wrong:
+                await nodes.run("HttpRequest", {"url": address}, {})
+            assert "geheim" not in wrong.value.message
 
 
 async def test_a_credential_is_shown_to_its_hosts_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_SITE", "k-1")
+    monkeypatch.setenv("TORN", "k-1\n")
     async with site() as server, site() as other:
         known = {
-            "site": {"hosts": [server.place], "env": "OF_THE_SITE"},
-            "plain": {"hosts": ["127.0.0.1:*"], "env": "OF_THE_SITE"},
-            "unset": {"hosts": [server.place], "env": "NOT_SET_HERE", "header": "X-Key", "prefix": ""},
+            "site": {"hosts": [server.place], "key_env": "OF_THE_SITE"},
+            "plain": {"hosts": ["127.0.0.1:*"], "key_env": "OF_THE_SITE"},
+            "torn": {"hosts": [server.place], "key_env": "TORN"},
+            "unset": {"hosts": [server.place], "key_env": "NOT_SET_HERE", "header": "X-Key", "prefix": ""},
         }
         async with asking(tmp_path, [server.place, other.place], credentials=known) as nodes:
 
@@ -175,11 +199,33 @@ async def test_a_credential_is_shown_to_its_hosts_alone(tmp_path: Path, monkeypa
                     (ask(server.place, "sight"), InvalidInput, "did you mean site"),
                     (ask(server.place, "plain"), Misconfigured, "cannot be used"),
                     (ask(server.place, "unset"), Misconfigured, "NOT_SET_HERE"),
+                    (ask(server.place, "torn"), Misconfigured, "TORN of the credential 'torn' has line breaks"),
                 ]
             )
     shown = [(path, headers.get("Authorization")) for _, path, headers, _ in server.asked]
     assert [key for path, key in shown] == ["Bearer k-1"] * 3 and shown[1][0] == "/own"
     assert [headers.get("Authorization") for _, _, headers, _ in other.asked] == [None]
+
+
+async def test_a_credential_is_a_secret_wherever_an_answer_repeats_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SITE", "k-1234567890")
+    async with site() as server:
+        known = {"site": {"hosts": [server.place], "key_env": "OF_THE_SITE"}}
+        async with asking(tmp_path, [server.place], credentials=known) as nodes:
+            with pytest.raises(TavernError) as caught:
+                await nodes.run("HttpRequest", {"url": f"http://{server.place}/echo"}, {"credential": "site"})
+            hidden = nodes.host.settings.secrets()
+            assert "k-1234567890" in caught.value.message
+            assert "k-1234567890" not in redacted(caught.value.message, hidden)
+
+
+async def test_halves_of_characters_are_sent_as_replaced(tmp_path: Path) -> None:
+    async with site() as server, asking(tmp_path, [server.place]) as nodes:
+        for body in ("\ud800", {"a": "\ud800"}):
+            await nodes.run("HttpRequest", {"url": f"http://{server.place}/", "body": body}, {"method": "POST"})
+    assert [body.decode() for *_, body in server.asked] == ["\ufffd", '{"a": "\ufffd"}']
 
 
 async def test_a_redirect_changes_the_method_as_http_says(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ that the operator has set up and that workflows only name."""
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
@@ -14,7 +16,7 @@ from tavern_host import Blob, Config, InvalidInput, NodeContext, PluginContext, 
 from tavern_host.contracts.documents import read_model, to_thread_if_large
 from tavern_host.contracts.errors import Misconfigured, ServiceUnavailable, TavernError
 from tavern_host.contracts.names import did_you_mean
-from tavern_host.contracts.wire import Model
+from tavern_host.contracts.wire import Model, without_surrogates
 from tavern_nodes.documents import read_json
 from tavern_nodes.values import as_text, to_json
 
@@ -35,6 +37,13 @@ _SAID = 300
 """Characters of an answer that an error shows."""
 _KEPT = frozenset({"accept", "accept-language", "user-agent", "content-type"})
 """The headers that go along to another origin."""
+_HOSTS_OWN = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "keep-alive"}
+    | {"proxy-authorization", "proxy-connection"}
+)
+"""The headers that say where a request goes and where it ends, which is not for a workflow to say."""
+_NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"})
+"""What Python takes for charsets and no server sends: they raise errors of their own, or take hours."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _JSON = re.compile(r"application/(?:[a-z0-9.+-]+\+)?json")
 _TEXT = re.compile(r"text/.*|application/(?:xml|javascript|x-www-form-urlencoded|yaml|.*\+xml)")
@@ -42,10 +51,10 @@ _TEXT = re.compile(r"text/.*|application/(?:xml|javascript|x-www-form-urlencoded
 
 class Credential(Model):
     """What the operator sets up for workflows to name: the `hosts` that it is for, the `header` that carries it, and
-    the variable of the host's environment (`env`) that holds it, written behind a `prefix`."""
+    the variable of the host's environment (`key_env`) that holds it, written behind a `prefix`."""
 
     hosts: list[str] = Field(min_length=1)
-    env: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    key_env: str = Field(alias="key_env", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
     header: str = Field(default="Authorization", pattern=f"^{_HEADER.pattern}$")
     prefix: str = "Bearer "
 
@@ -113,6 +122,8 @@ def _sent_headers(headers: dict[str, Any]) -> dict[str, str]:
         text = as_text(value, f"HttpRequest: the header {name!r:.80}")
         if not _HEADER.fullmatch(name) or not text.isprintable():
             raise InvalidInput(f"HttpRequest: {name!r:.80} is no header, or its value has line breaks")
+        if name.lower() in _HOSTS_OWN:
+            raise InvalidInput(f"HttpRequest: the header {name} is set by the host: leave it out")
         sent[name] = text
     return sent
 
@@ -126,9 +137,13 @@ def _authorisation(plugin: PluginContext, name: str, address: str) -> dict[str, 
         )
     about = read_model(Credential, known[name], f"{_CREDENTIALS}: {name}")
     _outgoing(plugin, about.hosts, f"{_CREDENTIALS}, for {name!r},").check(address)
-    if not (value := os.environ.get(about.env)):
-        raise Misconfigured(f"HttpRequest: the variable {about.env} of the credential {name!r} is not set for the host")
-    return {about.header: f"{about.prefix}{value}"}
+    if not (value := os.environ.get(about.key_env)):
+        raise Misconfigured(
+            f"HttpRequest: the variable {about.key_env} of the credential {name!r} is not set for the host"
+        )
+    if not (shown := f"{about.prefix}{value}").isprintable():
+        raise Misconfigured(f"HttpRequest: the variable {about.key_env} of the credential {name!r} has line breaks")
+    return {about.header: shown}
 
 
 async def _data(context: NodeContext, body: Any, sent: dict[str, str]) -> bytes | None:
@@ -140,9 +155,9 @@ async def _data(context: NodeContext, body: Any, sent: dict[str, str]) -> bytes 
     elif isinstance(body, bytes):
         kind, data = "application/octet-stream", body
     elif isinstance(body, str):
-        kind, data = "text/plain; charset=utf-8", body.encode()
+        kind, data = "text/plain; charset=utf-8", without_surrogates(body).encode()
     else:
-        kind, data = "application/json", to_json(body, "HttpRequest: the body").encode()
+        kind, data = "application/json", without_surrogates(to_json(body, "HttpRequest: the body")).encode()
     if not any(name.lower() == "content-type" for name in sent):
         sent["Content-Type"] = kind
     return data
@@ -168,7 +183,10 @@ async def _value(context: NodeContext, answer: aiohttp.ClientResponse, content: 
     if not content:
         return None
     if not _JSON.fullmatch(kind) and not _TEXT.fullmatch(kind) and kind:
-        return await context.blobs.put(content, kind)
+        try:
+            return await context.blobs.put(content, kind)
+        except InvalidInput:  # it is no media type
+            return await context.blobs.put(content)
     text = await to_thread_if_large(len(content) > _LARGE, _decoded, content, answer.charset or "utf-8")
     if _JSON.fullmatch(kind):
         return await to_thread_if_large(len(content) > _LARGE, read_json, text, "HttpRequest: the answer")
@@ -176,10 +194,10 @@ async def _value(context: NodeContext, answer: aiohttp.ClientResponse, content: 
 
 
 def _decoded(content: bytes, charset: str) -> str:
-    try:
-        return content.decode(charset, "replace")
-    except LookupError:  # a name that is none
-        return content.decode("utf-8", "replace")
+    with suppress(LookupError):  # a name that is none
+        if codecs.lookup(charset).name not in _NO_CHARSETS:
+            return content.decode(charset, "replace")
+    return content.decode("utf-8", "replace")
 
 
 def _refused(answer: aiohttp.ClientResponse, content: bytes, target: str) -> TavernError:

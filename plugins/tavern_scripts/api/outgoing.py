@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from tavern_host.common.proxies import NO_PROXY_HINT, failed
+from tavern_host.common.redaction import without_credentials
 from tavern_host.context import Http
 from tavern_host.contracts.errors import InvalidInput, PermissionDenied, ServiceUnavailable
 from tavern_scripts.api.allowlist import Address, AllowList, Scheme, Target, parse_target
@@ -82,7 +83,10 @@ class Outgoing:
                         return
                     redirects, status = redirects - 1, answer.status
             before = address
-            address, target = self.check(before.join(URL(location)))
+            try:
+                address, target = self.check(before.join(URL(location)))
+            except ValueError as error:
+                raise InvalidInput(f"{target} leads to {_shown(location)}, which is no address: {error}") from None
             if status == 303 or (status in (301, 302) and method == "POST"):
                 method, data = ("HEAD" if method == "HEAD" else "GET"), None  # RFC 9110, 15.4
                 sent = {key: value for key, value in sent.items() if not key.lower().startswith("content-")}
@@ -96,20 +100,20 @@ class Outgoing:
         if len(text) > MAX_URL:
             raise InvalidInput(f"an address has at most {MAX_URL:,} characters, got {len(text):,}")
         if not text.isprintable() or " " in text or "\\" in text:
-            raise InvalidInput(f"{text!r:.80} is no address: a space or backslash in it is written as %20 or %5C")
+            raise InvalidInput(f"{_shown(text)} is no address: a space or backslash in it is written as %20 or %5C")
         try:
             address = URL(text)
             port = address.port
         except ValueError as error:
-            raise InvalidInput(f"{text!r:.80} is no address: {error}") from None
+            raise InvalidInput(f"{_shown(text)} is no address: {error}") from None
         if address.scheme not in SCHEMES or not address.raw_host or not port:
-            raise InvalidInput(f"an address is http://… or https://…, got {text!r:.80}")
+            raise InvalidInput(f"an address is http://… or https://…, got {_shown(text)}")
         if address.raw_user is not None or address.raw_password is not None:
             raise InvalidInput("an address holds no name or password")
         host = f"[{address.raw_host}]" if ":" in address.raw_host else address.raw_host
         target = parse_target(f"{host}:{port}")
         if isinstance(target, str):
-            raise InvalidInput(f"{text!r:.80} is no address: {target}")
+            raise InvalidInput(f"{_shown(text)} is no address: {target}")
         return address.with_fragment(None), target
 
     async def _addresses(self, target: Target, scheme: Scheme) -> list[Address]:
@@ -126,6 +130,10 @@ class Outgoing:
             reason = f"{target.host} leads to the private address {addresses[0]}"
             raise PermissionDenied(f"{reason}, which {self._setting} does not list itself")
         return usable
+
+
+def _shown(address: str) -> str:
+    return f"{without_credentials(address)!r:.80}"
 
 
 def _fixed(addresses: list[Address]) -> aiohttp.abc.AbstractResolver:
