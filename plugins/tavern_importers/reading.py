@@ -30,6 +30,7 @@ MAX_CHUNKS = 100_000
 MAX_TEXTS = 50
 """How many texts of a picture are looked at."""
 _JSON_NAME = re.compile(r"\.jsonl?$", re.IGNORECASE)
+_TEXT_NAME = re.compile(r"\.(md|markdown|txt|html?)$", re.IGNORECASE)
 _YAML_NAME = re.compile(r"\.ya?ml$", re.IGNORECASE)
 
 
@@ -81,8 +82,13 @@ def _of_text(name: str, text: str) -> ReadFile:
         return ReadFile("other")
     stripped = text.lstrip()
     if (stripped[:1] in ("{", "[", "/") or _JSON_NAME.search(name)) and not _YAML_NAME.search(name):
-        form, value = _json(text, name)
-        return ReadFile(form, wire_json(value, name))
+        try:
+            form, value = _json(text, name)
+            return ReadFile(form, wire_json(value, name))
+        except InvalidInput:
+            if not _TEXT_NAME.search(name):
+                raise
+            return ReadFile("text", text)
     if _YAML_NAME.search(name):
         return ReadFile("yaml", wire_json(_yaml(text, name), name))
     return ReadFile("text", text)

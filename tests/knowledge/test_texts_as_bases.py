@@ -48,6 +48,7 @@ def test_a_text_is_cut_at_its_headings() -> None:
         Piece(("The inn",), "The door is closed at night."),
         Piece(("The inn", "Kitchen"), "We serve ale.\n\n```text\n# no heading\n```"),
         Piece(("The inn", "Kitchen", "Bread"), "From the mill."),
+        Piece(("Rooms",), "Rooms"),
     ]
 
 
@@ -118,7 +119,7 @@ def test_a_heading_ends_where_its_closing_marks_begin() -> None:
 
 async def test_a_text_is_imported_found_and_replaced(bench: Bench) -> None:
     report = await bench.kb.import_base("handbook", HANDBOOK.encode("utf-16"))
-    assert (report.format, report.entries) == ("text", 4)
+    assert (report.format, report.entries) == ("text", 5)
     (hit, *_) = await bench.kb.search("ale kitchen", bases=["handbook"])
     assert (hit.name, hit.text.splitlines()[0]) == ("The inn › Kitchen", "We serve ale.")
     (summary,) = [one for one in await bench.kb.bases() if one.id == "handbook"]
@@ -135,6 +136,13 @@ def test_texts_come_by_both_commands(tmp_path: Path) -> None:
     project, file = tmp_path / "p", tmp_path / "Hand book.md"
     tavern("init", "--empty", project)
     file.write_text(HANDBOOK)
-    assert "4 entries (text)" in tavern("--project", project, "kb", "import", file, "--base", "one").out
+    assert "5 entries (text)" in tavern("--project", project, "kb", "import", file, "--base", "one").out
+    for number, beginning in enumerate(
+        ("[A link](http://inn.example) begins it.", "[![x](y)](z)", "{{ template }}", "[1] note")
+    ):
+        link = tmp_path / f"link{number}.md"
+        link.write_text(beginning)
+        assert "1 entries (text)" in tavern("--project", project, "kb", "import", link, "--base", link.stem).out
+        assert tavern("--project", project, "import", "--json", "--dry-run", link).json()["kind"] == "text"
     came = tavern("--project", project, "import", "--json", file).json()
     assert [(thing["kind"], thing["id"]) for thing in came["things"]] == [("knowledge base", "hand-book")]

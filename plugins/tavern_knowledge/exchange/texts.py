@@ -28,6 +28,8 @@ _ENDS = (
     re.compile(r"\s+"),
 )
 """Where a piece may end, the best place first."""
+_IS_JSON = re.compile(r"\s*(?:\{(?![{%])|\[\s*(?:[\[{\"\]]|\Z)|\Z)")
+"""What JSON begins with; a text may begin with a link or with a mark of a template."""
 _SPACES = re.compile(r"\s*")
 _IS_HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _MARKUP = re.compile(r"<!--|<(/?)([a-zA-Z][a-zA-Z0-9-]*)|<[!?]")
@@ -72,8 +74,7 @@ def text_in(data: bytes) -> str | None:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None
-    start = text.lstrip()[:1]
-    return None if "\0" in text or start in ("{", "[", "") else text
+    return None if "\0" in text or _IS_JSON.match(text) else text
 
 
 def pieces_of(text: str) -> list[Piece]:
@@ -100,10 +101,18 @@ def _sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if not level:
             lines.append(line)
             continue
-        yield tuple(name for _, name in above), "\n".join(lines)
+        yield _section(above, lines, level)
         above = [*((n, name) for n, name in above if n < level), (level, title)]
         lines = []
-    yield tuple(name for _, name in above), "\n".join(lines)
+    yield _section(above, lines, 0)
+
+
+def _section(above: list[tuple[int, str]], lines: list[str], level: int) -> tuple[tuple[str, ...], str]:
+    """Return the headings and the text of a section before a heading of a level. Of one without text that has no other
+    below it, the heading is all that it says."""
+    text = "\n".join(lines)
+    is_alone = above and level <= above[-1][0] and not text.strip()
+    return tuple(name for _, name in above), above[-1][1] if is_alone else text
 
 
 def _heading(line: str, before: list[str]) -> tuple[int, str]:
