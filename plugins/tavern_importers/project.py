@@ -10,6 +10,7 @@ import asyncio
 import base64
 import errno
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -46,6 +47,7 @@ _TOO_LARGE = (
     f"the file of a project holds {MAX_FILE >> 20} MiB and {MAX_FILES:,} files at most: leave parts out, such as "
     "files/; `tavern backup` writes any size"
 )
+_ARCHIVE = re.compile(rb'\s*\{\s*"format"\s*:\s*"tavern-project"')
 _PAGES = {"workflows": "/workflows/", "agents": "/agents/", "panels": "/panels/"}
 _MASKED = {
     "workflows": ("nodes",),
@@ -89,6 +91,8 @@ def _archive_of(project: Project, parts: Sequence[str]) -> ProjectArchive:
     for path, file in paths_in(project.root):
         if parts and _part(path) not in parts and path != PROJECT_FILE:
             continue
+        if not _part(path) and _is_archive(file):  # each one would hold all before it
+            continue
         if not _is_path(path):
             raise InvalidInput(f"{path!r:.200} is no path that another host takes: rename it, or leave its part out")
         if file.stat().st_size > left or len(files) >= MAX_FILES:
@@ -99,6 +103,11 @@ def _archive_of(project: Project, parts: Sequence[str]) -> ProjectArchive:
             raise InvalidInput(_TOO_LARGE)
         files[path] = content
     return ProjectArchive(name=project.name, version=__version__, made_at=clock.now(), files=files)
+
+
+def _is_archive(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return _ARCHIVE.match(opened.read(200)) is not None
 
 
 def _part(path: str) -> str:

@@ -123,7 +123,8 @@ def inputs_of(
     """Return the inputs of the workflow that a firing starts, by their keys in its interface. Raises `InvalidInput` for
     what is not in the payload."""
     if not trigger.take:
-        named = {key: payload[slot.display_name] for key, slot in interface.items() if slot.display_name in payload}
+        shown = {key: slot.display_name for key, slot in interface.items() if slot.display_name not in interface}
+        named = {key: payload[name] for key, name in shown.items() if name in payload}
         return {**trigger.inputs, **named, **{key: payload[key] for key in interface if key in payload}}
     taken: dict[str, JsonValue] = {}
     for key, pointer in trigger.take.items():

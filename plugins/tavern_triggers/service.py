@@ -269,7 +269,7 @@ class Triggers(TriggerManager):
 
 async def require_target(context: PluginContext, trigger: Trigger) -> None:
     """Raise `NotFound` where the workflow or the agent that a trigger starts is not there, `InvalidInput` where the
-    workflow would refuse every firing: for inputs that it has not, and those that a schedule leaves out."""
+    workflow would refuse every firing: for inputs that it has not, and those that what happens never gives."""
     if trigger.workflow is not None:
         slots = (await context.services.get(WORKFLOW_MANAGER).get(trigger.workflow)).workflow.interface_inputs
         for place, given in (("inputs", trigger.inputs), ("take", trigger.take)):
@@ -277,9 +277,12 @@ async def require_target(context: PluginContext, trigger: Trigger) -> None:
                 if key not in slots:
                     what = f"the workflow {trigger.workflow!r} has no input {key!r}{did_you_mean(key, slots)}"
                     raise InvalidInput(f"$.{place}.{key}: {what}")
-        known = {*trigger.inputs, *trigger.take, DUE} if trigger.kind == "schedule" else {*slots}
+        given, happened = {*trigger.inputs, *trigger.take}, {DUE} if trigger.kind == "schedule" else {*slots}
+        if trigger.take:  # nothing else of what happened
+            happened = set()
         for key, slot in slots.items():
-            if slot.required and slot.default is None and known.isdisjoint((key, slot.display_name)):
+            is_known = key in given or not happened.isdisjoint((key, slot.display_name))
+            if slot.required and slot.default is None and not is_known:
                 raise InvalidInput(f"$.inputs: the workflow {trigger.workflow!r} needs the input {key!r}")
     elif trigger.agent is not None:
         await context.services.get(AGENT_RUNTIME).get(trigger.agent)

@@ -22,8 +22,10 @@ from tavern_host.contracts.calls import Admission, CallContext
 from tavern_host.contracts.errors import Forbidden, InvalidInput, NotFound
 from tavern_host.contracts.events import Event
 from tavern_host.contracts.executions import RunRequest
+from tavern_host.contracts.workflows import InterfaceSlot
 from tavern_host.projects import Folders
-from tavern_triggers.api.triggers import FiringStatus, Schedule
+from tavern_triggers.api.triggers import FiringStatus, Schedule, Trigger
+from tavern_triggers.files import inputs_of
 from tavern_triggers.store import NewFiring
 from tests.triggers.trigger_bench import TriggerBench, provider, trigger_bench
 
@@ -156,6 +158,13 @@ async def test_inputs_are_named_in_what_happened_by_their_keys_or_display_names(
     await bench.triggers.fire("shown", {"What to note": "not", "text": "key"}, key="other")
     await bench.until_fired("shown", 2)
     assert sorted(bench.marks()) == ["key", "shown"]
+
+
+async def test_a_display_name_that_is_the_key_of_another_input_names_that_one() -> None:
+    slots = {"a": {"dataFlowType": "STRING", "displayName": "b"}, "b": {"dataFlowType": "STRING"}}
+    interface = {key: InterfaceSlot.model_validate(slot) for key, slot in slots.items()}
+    trigger = Trigger.model_validate({"name": "a", "kind": "webhook", "workflow": "note"})
+    assert inputs_of(trigger, {"b": "given"}, interface) == {"b": "given"}
 
 
 async def test_a_key_fires_once(bench: TriggerBench) -> None:
@@ -297,6 +306,10 @@ async def test_all_that_is_decided_is_in_the_audit_log(bench: TriggerBench) -> N
 
 async def test_what_cannot_be_used_is_refused(bench: TriggerBench) -> None:
     with_input(bench, "needs", required=True)
+    with_input(bench, "two", required=True)
+    flow = json.loads((bench.project.root / "workflows/two.json").read_text())
+    flow["interfaceInputs"]["other"] = {**flow["interfaceInputs"]["text"], "required": False}
+    bench.project.write("workflows/two.json", flow)
     bench.project.write("triggers/torn.json", "{")
     assert (await bench.triggers.get("torn")).status == "broken"
     await refused(
@@ -314,6 +327,7 @@ async def test_what_cannot_be_used_is_refused(bench: TriggerBench) -> None:
             ),
             (bench.on("a", "webhook", {}, take={"txet": "/a"}), InvalidInput, "$.take.txet: the workflow 'note'"),
             (bench.on("a", "schedule", OFTEN, workflow="needs", inputs={}), InvalidInput, "needs the input 'text'"),
+            (bench.on("a", "webhook", {}, workflow="two", inputs={}, take={"other": "/a"}), InvalidInput, "'text'"),
             (bench.save("a", "webhook", {}, take={"text": "name"}), InvalidInput, "JSON Pointer"),
             (bench.triggers.times(Schedule(cron="x")), InvalidInput, "five fields"),
         ]
