@@ -29,7 +29,7 @@ CONTRACT_FILES = 28
 
 PLUGINS = {
     "a2a": 620, "accounts": 1_260, "agents": 6_950, "assistant": 2_300, "characters": 1_430, "containers": 500,
-    "dask": 950, "devtools": 2_260, "engine": 10_700, "importers": 940, "isolation": 4_000, "knowledge": 3_530,
+    "dask": 950, "devtools": 2_260, "engine": 10_700, "importers": 950, "isolation": 4_000, "knowledge": 3_530,
     "llm": 4_000, "mcp": 2_420, "nodes": 5_830, "openai": 1_150, "operations": 2_640, "packages": 1_140,
     "panels": 1_250, "postgres": 900, "scripts": 10_650, "tam": 2_040, "tools": 11_700, "triggers": 1_870,
     "wasm": 450, "workflows": 4_550, "worlds": 1_250,
