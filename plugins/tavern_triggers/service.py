@@ -277,12 +277,12 @@ async def require_target(context: PluginContext, trigger: Trigger) -> None:
                 if key not in slots:
                     what = f"the workflow {trigger.workflow!r} has no input {key!r}{did_you_mean(key, slots)}"
                     raise InvalidInput(f"$.{place}.{key}: {what}")
-        given, happened = {*trigger.inputs, *trigger.take}, {DUE} if trigger.kind == "schedule" else {*slots}
+        happened = {DUE} if trigger.kind == "schedule" else {*slots}
         if trigger.take:  # nothing else of what happened
             happened = set()
         for key, slot in slots.items():
-            is_known = key in given or not happened.isdisjoint((key, slot.display_name))
-            if slot.required and slot.default is None and not is_known:
+            is_given = key in trigger.inputs or key in trigger.take or not happened.isdisjoint((key, slot.display_name))
+            if slot.required and slot.default is None and not is_given:
                 raise InvalidInput(f"$.inputs: the workflow {trigger.workflow!r} needs the input {key!r}")
     elif trigger.agent is not None:
         await context.services.get(AGENT_RUNTIME).get(trigger.agent)
