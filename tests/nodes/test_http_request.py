@@ -184,9 +184,10 @@ async def test_a_credential_is_shown_to_its_hosts_alone(tmp_path: Path, monkeypa
             "site": {"hosts": [server.place], "key_env": "OF_THE_SITE"},
             "plain": {"hosts": ["127.0.0.1:*"], "key_env": "OF_THE_SITE"},
             "torn": {"hosts": [server.place], "key_env": "TORN"},
+            "sealed": {"hosts": ["inn.example"], "key_env": "OF_THE_SITE"},
             "unset": {"hosts": [server.place], "key_env": "NOT_SET_HERE", "header": "X-Key", "prefix": ""},
         }
-        async with asking(tmp_path, [server.place, other.place], credentials=known) as nodes:
+        async with asking(tmp_path, [server.place, other.place, "*", "*:443"], credentials=known) as nodes:
 
             def ask(place: str, name: str, path: str = "") -> Any:
                 return nodes.run("HttpRequest", {"url": f"http://{place}/{path}"}, {"credential": name})
@@ -199,6 +200,8 @@ async def test_a_credential_is_shown_to_its_hosts_alone(tmp_path: Path, monkeypa
                     (ask(server.place, "sight"), InvalidInput, "did you mean site"),
                     (ask(server.place, "plain"), Misconfigured, "cannot be used"),
                     (ask(server.place, "unset"), Misconfigured, "NOT_SET_HERE"),
+                    (ask("inn.example", "sealed"), PermissionDenied, "does not list it with its port"),
+                    (ask("inn.example:443", "sealed"), PermissionDenied, "as plain http needs"),
                     (ask(server.place, "torn"), Misconfigured, "TORN of the credential 'torn' has line breaks"),
                 ]
             )

@@ -136,7 +136,7 @@ def _authorisation(plugin: PluginContext, name: str, address: str) -> dict[str, 
             f"HttpRequest: there is no credential {name!r:.80} in {_CREDENTIALS}{did_you_mean(name, known)}"
         )
     about = read_model(Credential, known[name], f"{_CREDENTIALS}: {name}")
-    _outgoing(plugin, about.hosts, f"{_CREDENTIALS}, for {name!r},").check(address)
+    _outgoing(plugin, about.hosts, f"{_CREDENTIALS}, for {name!r},").check(address, secret=True)
     if not (value := os.environ.get(about.key_env)):
         raise Misconfigured(
             f"HttpRequest: the variable {about.key_env} of the credential {name!r} is not set for the host"

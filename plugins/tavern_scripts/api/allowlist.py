@@ -84,8 +84,9 @@ class AllowList:
         """Take patterns. Raises `InvalidInput` for one that is none."""
         self._patterns = tuple(dict.fromkeys(parse_pattern(pattern) for pattern in patterns))
 
-    def allows(self, target: Target, scheme: Scheme) -> bool:
-        """Return whether a pattern covers `target`; an address is covered by that very address only."""
+    def allows(self, target: Target, scheme: Scheme | None) -> bool:
+        """Return whether a pattern covers `target`; an address is covered by that very address only. Without a scheme,
+        the pattern has to say the port."""
         return any(_matches(pattern, target, scheme) for pattern in self._patterns)
 
     def usable(self, target: Target, found: Iterable[Address], scheme: Scheme) -> list[Address]:
@@ -156,8 +157,9 @@ def is_special(address: Address) -> bool:
     return address not in _GLOBAL_6 or any(address in network for network in _SPECIAL_6)
 
 
-def _matches(pattern: HostPattern, target: Target, scheme: Scheme) -> bool:
-    if target.port != (DEFAULT_PORTS[scheme] if pattern.port is None else pattern.port):
+def _matches(pattern: HostPattern, target: Target, scheme: Scheme | None) -> bool:
+    port = DEFAULT_PORTS[scheme] if pattern.port is None and scheme is not None else pattern.port
+    if target.port != port:
         return False
     if target.address is not None or pattern.address is not None:
         return target.address == pattern.address

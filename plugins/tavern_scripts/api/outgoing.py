@@ -35,12 +35,14 @@ class Outgoing:
         self._setting = setting
         self._what = what
 
-    def check(self, url: str | URL) -> tuple[URL, Target]:
+    def check(self, url: str | URL, *, secret: bool = False) -> tuple[URL, Target]:
         """Return an address that may be asked, and its host. Raises `InvalidInput` for what is no address, and
-        `PermissionDenied` where its host is not listed."""
+        `PermissionDenied` where its host is not listed; for what is `secret` and not encrypted, with its port."""
         address, target = self._read(url)
-        if not self._allowed.allows(target, SCHEMES[address.scheme]):
-            raise PermissionDenied(f"{self._what} to {target} are not allowed: {self._setting} does not list it")
+        is_open = secret and address.scheme == "http"
+        if not self._allowed.allows(target, None if is_open else SCHEMES[address.scheme]):
+            how = " with its port, as plain http needs" if is_open else ""
+            raise PermissionDenied(f"{self._what} to {target} are not allowed: {self._setting} does not list it{how}")
         return address, target
 
     @asynccontextmanager
