@@ -117,6 +117,13 @@ def test_a_heading_ends_where_its_closing_marks_begin() -> None:
         assert pieces_of(f"{line}\ntext") == [Piece((title,), "text")]
 
 
+@pytest.mark.parametrize("line", ["# {}", "{}\n===", "<html><h1>{}</h1>"])
+def test_a_line_that_is_too_long_for_a_heading_is_text(line: str) -> None:
+    text = line.format("word " * 300 + "last")
+    assert all(not piece.headings for piece in pieces_of(text))
+    assert "last" in "".join(piece.text for piece in pieces_of(text))
+
+
 async def test_a_text_is_imported_found_and_replaced(bench: Bench) -> None:
     report = await bench.kb.import_base("handbook", HANDBOOK.encode("utf-16"))
     assert (report.format, report.entries) == ("text", 5)

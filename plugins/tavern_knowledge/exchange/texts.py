@@ -17,7 +17,7 @@ PIECE = 1_500
 """Characters of a piece at most."""
 MAX_PIECES = 20_000
 MAX_TITLE = 1_000
-"""Characters of a heading at most."""
+"""Characters of a heading at most; a longer one is text."""
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _UNDERLINE = re.compile(r"(?:=+|-{3,})[ \t]*")
 _FENCE = re.compile(r"(`{3,}|~{3,})")
@@ -117,15 +117,15 @@ def _section(above: list[tuple[int, str]], lines: list[str], level: int) -> tupl
 
 def _heading(line: str, before: list[str]) -> tuple[int, str]:
     """Return the level and the text of a heading, 0 for any other line; an underlined one is taken from `before`."""
-    if found := _HEADING.fullmatch(line):
+    if (found := _HEADING.fullmatch(line)) and len(found[2]) <= MAX_TITLE:
         title = found[2].rstrip()
         bare = title.rstrip("#")
-        return len(found[1]), (bare.rstrip() if bare.endswith((" ", "\t")) else title)[:MAX_TITLE]
+        return len(found[1]), bare.rstrip() if bare.endswith((" ", "\t")) else title
     is_under = (
         _UNDERLINE.fullmatch(line) and before and before[-1].strip() and not before[-1].startswith((" ", "|", "-"))
     )
-    if is_under and (len(before) == 1 or not before[-2].strip()):
-        return (1 if line.startswith("=") else 2), before.pop().strip()[:MAX_TITLE]
+    if is_under and len(before[-1]) <= MAX_TITLE and (len(before) == 1 or not before[-2].strip()):
+        return (1 if line.startswith("=") else 2), before.pop().strip()
     return 0, ""
 
 
