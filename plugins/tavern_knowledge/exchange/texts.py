@@ -28,7 +28,7 @@ _ENDS = (
     re.compile(r"\s+"),
 )
 """Where a piece may end, the best place first."""
-_IS_JSON = re.compile(r"\s*(?:\{(?![{%])|\[\s*(?:[\[{\"\]]|\Z)|\Z)")
+_IS_JSON = re.compile(r"\s*(?:\{(?![{%])|\[(?!!\[|[^\]\n\[\"{]+\](?:[(\[]|: |[ \t]+\S))|\Z)")
 """What JSON begins with; a text may begin with a link or with a mark of a template."""
 _SPACES = re.compile(r"\s*")
 _IS_HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*+<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
