@@ -516,6 +516,8 @@ def _simplest(annotation: Any) -> Any:
         return annotation(**{name: _simplest(each) for name, each in needed.items()})
     if typing.get_origin(annotation) is typing.Literal:
         return typing.get_args(annotation)[0]
+    if type(None) in typing.get_args(annotation):
+        return None
     return {str: "x", int: 1, bool: True}.get(annotation) or (typing.get_origin(annotation) or annotation)()
 
 

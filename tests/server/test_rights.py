@@ -96,7 +96,7 @@ TABLE = {
         POST /api/knowledge/{base}/import | POST /api/imports
         PUT /api/triggers/{id} | DELETE /api/triggers/{id} | POST /api/triggers/{id}/disable
         POST /api/triggers/{id}/enable | POST /api/triggers/{id}/fire
-        PATCH /api/characters/{id} | PUT /api/characters/{id}/picture
+        PATCH /api/characters/{id} | PUT /api/characters/{id}/picture | DELETE /api/characters/{id}/picture
         POST /api/characters | POST /api/characters/{id}/conversations | PUT /api/persona
         POST /api/character-chats | POST /api/character-presets | POST /api/scenes
         POST /api/scenes/{id}/runs | POST /api/scene-runs/{run}/events | POST /api/scene-runs/{run}/messages
