@@ -190,7 +190,8 @@ async def test_a_credential_is_shown_to_its_hosts_alone(tmp_path: Path, monkeypa
         async with asking(tmp_path, [server.place, other.place, "*", "*:443"], credentials=known) as nodes:
 
             def ask(place: str, name: str, path: str = "") -> Any:
-                return nodes.run("HttpRequest", {"url": f"http://{place}/{path}"}, {"credential": name})
+                inputs = {"url": f"http://{place}/{path}", "headers": {"authorization": "mine"}}
+                return nodes.run("HttpRequest", inputs, {"credential": name})
 
             await ask(server.place, "site", f"to/http://{server.place}/own")
             await ask(server.place, "site", f"to/http://{other.place}/others")
@@ -207,6 +208,7 @@ async def test_a_credential_is_shown_to_its_hosts_alone(tmp_path: Path, monkeypa
             )
     shown = [(path, headers.get("Authorization")) for _, path, headers, _ in server.asked]
     assert [key for path, key in shown] == ["Bearer k-1"] * 3 and shown[1][0] == "/own"
+    assert not any("authorization" in headers for _, _, headers, _ in (*server.asked, *other.asked))
     assert [headers.get("Authorization") for _, _, headers, _ in other.asked] == [None]
 
 

@@ -89,7 +89,9 @@ async def http_request(
     if query:
         address = address.update_query({key: as_text(value, "HttpRequest: query") for key, value in query.items()})
     if credential:
-        sent |= _authorisation(plugin, credential, str(address))
+        shown = _authorisation(plugin, credential, str(address))
+        known = {name.lower() for name in shown}
+        sent = {name: value for name, value in sent.items() if name.lower() not in known} | shown
     data = await _data(context, body, sent)
     try:
         async with (
