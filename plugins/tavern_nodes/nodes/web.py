@@ -89,9 +89,7 @@ async def http_request(
     if query:
         address = address.update_query({key: as_text(value, "HttpRequest: query") for key, value in query.items()})
     if credential:
-        shown = _authorisation(plugin, credential, str(address))
-        known = {name.lower() for name in shown}
-        sent = {name: value for name, value in sent.items() if name.lower() not in known} | shown
+        sent |= _authorisation(plugin, credential, str(address))  # headers of a client have no case: it takes the last
     data = await _data(context, body, sent)
     try:
         async with (
