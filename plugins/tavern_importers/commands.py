@@ -57,9 +57,9 @@ async def export_project(arguments: dict[str, Any], context: PluginContext) -> A
 
 
 def _write_new(path: Path, archive: ProjectArchive) -> None:
-    if path.exists():
-        raise Conflict(f"{path} is there already: give the name of a new file")
     try:
+        if path.exists():
+            raise Conflict(f"{path} is there already: give the name of a new file")
         write_atomic(path, archive.model_dump_json(by_alias=True, indent=1).encode())
     except OSError as error:
         raise InvalidInput(f"{path} cannot be written: {describe(error)}") from None

@@ -91,13 +91,17 @@ def _archive_of(project: Project, parts: Sequence[str]) -> ProjectArchive:
     for path, file in paths_in(project.root):
         if parts and _part(path) not in parts and path != PROJECT_FILE:
             continue
-        if not _part(path) and _is_archive(file):  # each one would hold all before it
+        try:
+            if not _part(path) and _is_archive(file):  # each one would hold all before it
+                continue
+            if not _is_path(path):
+                mend = "rename it, or leave its part out"
+                raise InvalidInput(f"{path!r:.200} is no path that another host takes: {mend}")
+            if file.stat().st_size > left or len(files) >= MAX_FILES:
+                raise InvalidInput(_TOO_LARGE)
+            content = _shown(path, file.read_bytes())
+        except FileNotFoundError:  # it is gone since it was listed
             continue
-        if not _is_path(path):
-            raise InvalidInput(f"{path!r:.200} is no path that another host takes: rename it, or leave its part out")
-        if file.stat().st_size > left or len(files) >= MAX_FILES:
-            raise InvalidInput(_TOO_LARGE)
-        content = _shown(path, file.read_bytes())
         left -= len(json.dumps(content, ensure_ascii=False).encode()) + len(path.encode()) + 8
         if left < 0:
             raise InvalidInput(_TOO_LARGE)

@@ -93,6 +93,7 @@ def test_a_project_goes_and_comes_by_the_commands(tmp_path: Path) -> None:
     assert [thing["id"] for thing in came["things"]] == ["workflows/keyed.json"]
     assert "k-1" not in file.read_text()
     assert "is there already" in tavern("--project", one, "export", file).error
+    assert "cannot be written" in tavern("--project", one, "export", tmp_path / ("a" * 300)).error
     for name in ("first.json", "second.json"):
         written = tavern("--project", one, "export", one / name, "--json").json()
         assert sorted(written["files"]) == ["tavern.yaml", "tools/a.tool.json", "workflows/keyed.json"]
