@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -146,7 +147,9 @@ def _click_command(name: str, info: CommandInfo, completing: Completing | None) 
         for parameter in info.parameters:
             key = parameter.key
             value = arguments.get(key)
-            if parameter.type == "path" and isinstance(value, str) and value != "-" and Path(value).exists():
+            if parameter.type != "path" or not isinstance(value, str) or value == "-":
+                continue
+            if os.path.exists(value):  # noqa: PTH110  # also of what can be no path
                 arguments[key] = str(Path(value).absolute())
         is_input_used = any(p.type == "path" and arguments[p.key] == "-" for p in info.parameters)
         return Invocation(info, arguments, as_json, here or is_input_used)
