@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from mimetypes import guess_type
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ def _of_text(name: str, text: str) -> ReadFile:
             return ReadFile("text", text)
     if _YAML_NAME.search(name):
         return ReadFile("yaml", wire_json(_yaml(text, name), name))
-    return ReadFile("text", text)
+    kind = guess_type(name)[0] or "text/plain"
+    return ReadFile("text", text) if kind.startswith("text/") else ReadFile("other")  # such as a picture without one
 
 
 def _json(text: str, name: str) -> tuple[FileForm, Any]:

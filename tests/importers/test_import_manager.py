@@ -95,6 +95,11 @@ async def test_a_file_is_known_by_its_marks_whatever_it_is_called(imports: Impor
                 assert await imports.kind_of(f"没有.{ends}", content) == kind
 
 
+async def test_text_in_a_file_that_is_called_otherwise_is_no_text(imports: Imports) -> None:
+    kinds = {name: await imports.kind_of(name, b"hello") for name in ("a.md", "a", "a.rst", "a.png", "a.pdf", "a.json")}
+    assert kinds == {"a.md": "text", "a": "text", "a.rst": "text", "a.png": None, "a.pdf": None, "a.json": None}
+
+
 async def test_files_that_swell_are_refused(imports: Imports, tmp_path: Path) -> None:
     laughs = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
     circle = b"app: &a {mode: workflow, self: *a}\nkind: app\n"

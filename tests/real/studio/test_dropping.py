@@ -49,7 +49,7 @@ async def test_dropped_workflows_are_opened_and_other_files_refused(studio: Stud
         "{": "is not JSON",
         "[]": "it holds a list",
         '{"edges": []}': "an object with 'edges'",
-        "null": "it holds text",
+        "null": "it holds no content",
     }
     for number, (text, why) in enumerate(said.items()):
         await drop(page, (f"notes{number}.json", text))

@@ -114,6 +114,7 @@ async def test_an_agent_asks_in_the_chat_and_goes_on_with_the_answers(studio: St
     await begin(page, "Once more, a newsletter, please")
     await card.get_by_role("button", name="Decline to answer").click()
     await expect(page.locator(".asked", has_text="Not answered.")).to_be_visible()
+    await expect(page.get_by_text("2 steps · 1 call")).to_be_visible()  # until then nothing else is sent
     await begin(page, "And quickly")
     await expect(page.locator(".asked", has_text="Nobody answered in time.")).to_be_visible()
     await expect(page.get_by_text("I went on without an answer.")).to_be_visible()
