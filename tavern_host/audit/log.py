@@ -71,8 +71,6 @@ class AuditLog:
         self._changed = threading.Condition(self._lock)
         self._pending: list[UnnumberedEntry] = []
         self._pending_bytes = 0
-        self.is_crowded = False
-        """Whether so much waits to be written that callers that can wait had better."""
         self._finished = 0  # how many entries were written or given up
         self._given_up = range(0)
         self._waiting: list[tuple[int, Future[str | None]]] = []  # until which entry is on disk; what prevents it
@@ -82,6 +80,11 @@ class AuditLog:
         self.problem: str | None = None
         """Why the log cannot be written, as of the last attempt; None where it can."""
         self._anchor_problem: str | None = None
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much waits to be written that callers that can wait had better."""
+        return self._pending_bytes > MAX_PENDING // 4
 
     def record(
         self,
@@ -111,7 +114,7 @@ class AuditLog:
                 self._lost_unreported += 1
                 return 0
             self._pending.append((now(), body))
-            self._pending_bytes, self.is_crowded = size, size > MAX_PENDING // 4
+            self._pending_bytes = size
             count = len(self._pending)
             is_much = size > MAX_PENDING // 16 and not self._is_urgent
             if count == 1 or is_much:
@@ -270,7 +273,6 @@ class AuditLog:
     def _finish(self, count: int, problem: str | None) -> None:
         """Remove the oldest entries from those pending: they were written, or given up because of a problem."""
         self._pending_bytes -= sum(len(body) + _ENTRY_BYTES for _, body in self._pending[:count])
-        self.is_crowded = self._pending_bytes > MAX_PENDING // 4
         del self._pending[:count]
         self._finished += count
         self._answer(self._finished, problem)

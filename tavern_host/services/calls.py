@@ -119,7 +119,7 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
     async def call(*args: Any, **kwargs: Any) -> Any:
         context: CallContext | None = kwargs.get("call")  # held: copies of it are worth something while it is there
         if is_reported:
-            args, kwargs = tuple(map(handed_over, args)), {name: handed_over(value) for name, value in kwargs.items()}
+            args, kwargs = _handed_over(args, kwargs)
         try:
             with nullcontext() if current_task() in calling else guard():
                 made = function(*args, **kwargs)
@@ -132,6 +132,11 @@ def _call(provider: Provider, function: Callable[..., Any], where: str) -> Calla
     return call
 
 
+def _handed_over(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments as a provider of another plugin gets them; see `issued.handed_over`."""
+    return tuple(map(handed_over, args)), {name: handed_over(value) for name, value in named.items()}
+
+
 def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Callable[..., Any]:
     """As `_call`, for a stream, which is in flight from its first item to its last."""
     guard, is_reported = _guard(provider, where), provider.report is not None
@@ -142,7 +147,7 @@ def _stream(provider: Provider, function: Callable[..., Any], where: str) -> Cal
         context: CallContext | None = kwargs.get("call")
         is_limited = context is not None and context.deadline is not None
         if is_reported:
-            args, kwargs = tuple(map(handed_over, args)), {name: handed_over(value) for name, value in kwargs.items()}
+            args, kwargs = _handed_over(args, kwargs)
         try:
             with nullcontext() if in_flight is None else in_flight.use_elsewhere():
                 items = aiter(function(*args, **kwargs))
