@@ -232,7 +232,7 @@ async def _streams() -> list[Result]:
         await page.goto(f"{server.url}/#/workflows/telling")
         await page.locator(".vue-flow__edge").nth(NODES - 1).wait_for(state="attached")
         await page.keyboard.press("Control+Enter")
-        await page.locator(".node p.stream").nth(NODES - 1).wait_for(state="attached")
+        await page.locator(".node p.streamed").nth(NODES - 1).wait_for(state="attached")
         clock = await _clock(page)
         before = await _spent(clock)
         frames = await page.evaluate(_FRAMES, STREAM - 1)

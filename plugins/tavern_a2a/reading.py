@@ -32,7 +32,7 @@ class Said:
 
 
 def read_message(params: SendParams) -> Said:
-    """Return what a message says. Raises `Refused` for parts that an agent does not take, and for an answer in another
+    """Return a message's words. Raises `Refused` for parts that an agent does not take, and for an answer in another
     form than text."""
     options = params.configuration
     if options.push_notification_config is not None or options.task_push_notification_config is not None:

@@ -33,7 +33,7 @@ def speaks(version: str) -> bool:
 
 
 def in_old_form(result: dict[str, Any]) -> dict[str, Any]:
-    """Return what 0.3 answers with: the task or the event itself, which names its kind."""
+    """Return an answer of 0.3: the task or the event itself, which names its kind."""
     if "task" in result:
         return _task(result["task"])
     if "statusUpdate" in result:

@@ -137,7 +137,7 @@ class CallAccount:
         return made
 
     async def ended_tasks(self) -> list[ChatMessage]:
-        """Return what the agent has to know of the tasks that it started, and that have ended since."""
+        """Return a text for the agent about the tasks that it started, and that have ended since."""
         return [] if self._run.player is not None else await self._started.ended(self._tools, self._run.call)
 
     # --- calls --------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class CallAccount:
         return result
 
     async def _answered(self, made: InnerCall, result: ToolResult) -> ToolResult:
-        """Return what came of a question that the deliberation asks itself, once somebody has answered; other results
+        """Return the result of a question that the deliberation asks itself, once somebody has answered; other results
         as they are. What is called by an answer has a time limit, and does not wait."""
         run = self._run
         is_played = run.player is not None

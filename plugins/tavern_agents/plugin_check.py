@@ -27,7 +27,7 @@ _HERE = re.compile(r"the tool .* cannot be called now: ")
 
 
 async def check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
-    """Return what is wrong with a plugin's profiles; what they name is looked up for one that is loaded."""
+    """Return the faults of a plugin's profiles; the names in them are looked up for one that is loaded."""
     folder = plugin.folders.get("agents")
     if folder is None:
         return []

@@ -110,7 +110,7 @@ class ProfileFolder:
         return self._profiles
 
     async def _revision(self) -> tuple[int, int]:
-        """Return what differs once plugins or files do."""
+        """Return a stamp that differs once plugins or files do."""
         folders = [asset.path for asset in self._brought]
         agents = str(self._context.project.root / "agents")
         return self._context.hooks.revision, await self._files.revision(agents, *folders)

@@ -94,7 +94,7 @@ class Card:
         return [one for one in (self.text("first_mes"), *self.texts("alternate_greetings")) if one.strip()]
 
     def name(self, otherwise: str) -> str:
-        """Return what the character is called."""
+        """Return the character's name."""
         words = "".join(one if one.isprintable() else " " for one in self.text("name")[:1_000]).split()
         return " ".join(words)[:200] or otherwise
 

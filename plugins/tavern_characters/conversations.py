@@ -26,7 +26,7 @@ def macros_of(card: Card, persona: Persona, name: str, seed: str) -> Macros:
 
 
 def group_greeting(card: Card, persona: Persona, name: str, conversation: str) -> str:
-    """Return what a character says first where others are; empty for one that has no greeting."""
+    """Return a character's first words where others are; empty for one that has no greeting."""
     texts = [one for one in card.texts("group_only_greetings") if one.strip()] or card.greetings
     return macros_of(card, persona, name, conversation).fill(texts[0]) if texts else ""
 

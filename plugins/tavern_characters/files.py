@@ -37,7 +37,7 @@ class CharacterFolder:
         return sorted(path.stem for path in self._folder.glob("*.json") if path.is_file())[:MAX_CHARACTERS]
 
     def stamp(self, character: str) -> object:
-        """Return what differs once a file of a character does."""
+        """Return a stamp that differs once a file of a character does."""
         found = []
         for suffix in (".json", *_OTHERS):
             with suppress(OSError):
@@ -70,7 +70,7 @@ class CharacterFolder:
         return next((kind for kind, suffix in PICTURES.items() if self._path(character, suffix).is_file()), None)
 
     def revision(self, character: str, card: Card) -> str:
-        """Return what differs once a character's card or its picture does."""
+        """Return a stamp that differs once a character's card or its picture does."""
         picture = self.picture(character)
         return revision_of([card.document, picture and [picture[0], hashlib.sha256(picture[1]).hexdigest()]])
 

@@ -167,7 +167,7 @@ class CharacterService(Characters):
     # --- changes ----------------------------------------------------------------------------------
 
     async def get_card(self, character: str) -> StoredCharacter:
-        """Return what a character's card says."""
+        """Return a character's card."""
         return (await asyncio.to_thread(self._stored, character))[1]
 
     def _stored(self, character: str) -> tuple[Card, StoredCharacter]:
@@ -297,7 +297,7 @@ class CharacterService(Characters):
         return BegunConversation(id=id, agent=agent, greeting=greetings[0].message.content, greetings=len(greetings))
 
     async def greeting(self, character: str, *, conversation_id: str = "", call: CallContext | None = None) -> str:
-        """Return what a character says first where others are; see the interface."""
+        """Return a character's first words where others are; see the interface."""
         card = await asyncio.to_thread(self._folder.card, character)
         persona = await self.persona(call=call)
         return await asyncio.to_thread(group_greeting, card, persona, card.name(character), conversation_id)
@@ -366,7 +366,7 @@ class CharacterService(Characters):
 
 
 def _introduced(card: Card, name: str) -> dict[str, str]:
-    """Return what an agent's profile says of a card."""
+    """Return the settings of a card in an agent's profile."""
     about = " ".join(card.text("creator_notes").split())
     return {"name": name, "description": about if len(about) <= 300 else f"{about[:299]}…"}
 

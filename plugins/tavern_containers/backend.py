@@ -54,7 +54,7 @@ class Containers:
         return [check for found in checks for check in found]
 
     async def engine(self) -> Engine:
-        """Return what makes containers. Raises `ServiceUnavailable`."""
+        """Return the maker of containers. Raises `ServiceUnavailable`."""
         if self._engine is None:
             settings = self._context.settings
             self._engine = await find_engine(str(settings.get("engine") or ""), float(settings.get("cpus") or 1))

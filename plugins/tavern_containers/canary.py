@@ -125,7 +125,7 @@ def _lay_out(folder: Path, token: str) -> None:
 
 
 def _judged(found: dict[str, Any], token: str) -> list[IsolationCheck]:
-    """Return what the facts mean that a program inside has found."""
+    """Return the meaning of the facts that a program inside has found."""
     status = found["status"]
     capabilities = {status.get(name, "") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
     leaked = [value for value in found["variables"] if token in value]

@@ -23,7 +23,7 @@ _MOST = 1 << 20
 
 
 def variables() -> dict[str, str]:
-    """Return what an engine sees of the host's environment: where it finds its own files and its socket."""
+    """Return the part of the host's environment that an engine sees: where it finds its own files and its socket."""
     return {name: value for name, value in os.environ.items() if name in _OWN or name.startswith(_BEGIN)}
 
 
@@ -64,7 +64,7 @@ async def ask(argv: Sequence[str], hidden: Mapping[str, str] | None = None) -> t
 
 
 async def about(engine: Engine, container: str, part: str) -> dict[str, Any]:
-    """Return what an engine knows of a part of a container, such as its `State`; nothing, where it does not say."""
+    """Return an engine's facts about a part of a container, such as its `State`; none, where it does not say."""
     code, said, _ = await ask([engine.program, "container", "inspect", container])
     found = _read(said) if code == 0 else None
     known = found[0].get(part) if isinstance(found, list) and found and isinstance(found[0], dict) else None

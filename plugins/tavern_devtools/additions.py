@@ -42,7 +42,7 @@ def is_plugin(name: str, folder: Path) -> bool:
 
 
 def addition(name: str, wanted: Sequence[str], ui: str | None, folder: Path) -> Addition:
-    """Return what these parts, and a front end of a kind, add to a plugin."""
+    """Return the additions to a plugin of these parts, and of a front end of a kind."""
     values = values_of(name, has_ui=ui is not None, is_new=False)
     package = values["package"]
     needed = [part for part in PARTS if part in {NEEDS.get(one) for one in wanted} and part not in wanted]

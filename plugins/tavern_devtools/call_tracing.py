@@ -111,7 +111,7 @@ def shortened(text: str) -> str:
 
 
 def shortly(value: Any) -> str:
-    """Return what a result is. Texts are not quoted, since one may be a secret."""
+    """Return a result's type and size. Texts are not quoted, since one may be a secret."""
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, Veto):

@@ -29,7 +29,7 @@ class Checks(PluginChecks):
         self._context = context
 
     async def check(self, plugin: CheckedPlugin, *, call: CallContext | None = None) -> list[Finding]:
-        """Return what all plugins find wrong, by file and line."""
+        """Return the faults that all plugins find, by file and line."""
         answers = await self._context.hooks.collect(HOOK, plugin=plugin)
         found = [finding for answer in answers for finding in answer.value]
         return sorted(dict.fromkeys(found), key=lambda one: (one.file or "", one.line or 0, one.column or 0))

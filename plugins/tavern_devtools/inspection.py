@@ -235,7 +235,7 @@ class Inspection:
         return next(one for one in found if installed is None or one.name in names)
 
     async def reports(self, *, imports: bool) -> list[Report]:
-        """Return what there is to say of each plugin. With `imports` those are imported that the host would import,
+        """Return a report of each plugin. With `imports` those are imported that the host would import,
         behind the loopback boundary, so that what they register is known; nothing of them is started."""
         host = self._host
         if host is None:
@@ -265,8 +265,8 @@ class Inspection:
         return report.model_copy(update=changes).with_notes(notes)
 
     async def _judged(self, candidate: Candidate, judge: Host) -> tuple[list[Finding], list[ReviewNote]]:
-        """Return what the plugins of a loaded host find wrong with a plugin, and their notes on its review, where the
-        policy of the host that it will be used in is not known."""
+        """Return the faults that the plugins of a loaded host find with a plugin, and their notes on its review, where
+        the policy of the host that it will be used in is not known."""
         assert self._host is not None
         info, folder = self._info(candidate), candidate.folder.absolute()
         is_loaded = judge is self._host and info.state is PluginState.LOADED

@@ -57,7 +57,7 @@ def scaffold(name: str, kind: Kind = "full") -> Scaffold:
 
 
 def values_of(name: str, *, has_ui: bool, is_new: bool = True) -> dict[str, str]:
-    """Return what stands for the placeholders of templates. Raises `InvalidInput` for a name that cannot be one of a
+    """Return the values of the placeholders of templates. Raises `InvalidInput` for a name that cannot be one of a
     plugin that `is_new`."""
     if is_new:
         _check(name)

@@ -37,7 +37,7 @@ def _of(model: type[BaseModel]) -> Callable[[], dict[str, Any]]:
 
 
 def _kept(name: str) -> Callable[[], dict[str, Any]]:
-    """Return what gives a schema of the host's own models, which plugins do not import: a test holds the two
+    """Return a reader of a schema of the host's own models, which plugins do not import: a test holds the two
     together."""
 
     def read() -> dict[str, Any]:

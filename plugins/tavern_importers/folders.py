@@ -34,7 +34,7 @@ def from_path(path: Path, entries: Sequence[str]) -> ForeignFile:
 
 
 def unpacked(file: ForeignFile, entries: Sequence[str]) -> ForeignFile:
-    """Return what a ZIP archive holds as a folder would; that of a character, and any other file, as it is. Raises
+    """Return a folder's content for that of a ZIP archive; that of a character, and any other file, as it is. Raises
     `InvalidInput`."""
     if not file.content.startswith(_ZIP):
         return file

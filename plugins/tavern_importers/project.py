@@ -64,7 +64,7 @@ _MOST_SETTINGS = 2**18
 
 
 def parts_of(project: Project) -> list[ProjectPart]:
-    """Return what a project's folder holds, by its first folders. Blocking."""
+    """Return the files of a project's folder, by its first folders. Blocking."""
     found: dict[str, ProjectPart] = {}
     for path, file in paths_in(project.root):
         part = found.get(_part(path)) or ProjectPart(name=_part(path))
@@ -167,7 +167,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _without_settings(data: bytes) -> str:
-    """Return what a project says of itself, with the names of its settings."""
+    """Return a project's description of itself, with the names of its settings."""
     found = _project_file(data)
     if settings := _settings_in(data):
         found["settings"] = dict.fromkeys(settings, MASK)

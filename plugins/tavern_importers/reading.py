@@ -45,8 +45,8 @@ class ReadFile:
 
 
 def read_foreign(file: ForeignFile) -> ReadFile:
-    """Return what a file holds. Raises `InvalidInput` with the place of what cannot be read. Takes its time: call it
-    in a thread."""
+    """Return the content of a file. Raises `InvalidInput` with the place of what cannot be read. Takes its time: call
+    it in a thread."""
     data = file.content
     container = container_of(data)
     if container == "png":
@@ -66,7 +66,7 @@ def read_foreign(file: ForeignFile) -> ReadFile:
 
 
 def read_map(root: Path) -> dict[str, Any]:
-    """Return what the project's `import-map.yaml` says of other programs' parts; nothing where there is none. Raises
+    """Return the entries of the project's `import-map.yaml` for other programs' parts; none where there is none. Raises
     `InvalidInput`. Blocking."""
     try:
         content = read_document_bytes(root / MAP_FILE)

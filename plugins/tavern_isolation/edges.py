@@ -78,7 +78,7 @@ class Edges(ABC):
 
     @abstractmethod
     def find(self, kind: str, number: int) -> Any:
-        """Return what the number of such a value stands for."""
+        """Return the value that such a number stands for."""
 
 
 class HostEdges(Edges):
@@ -89,7 +89,7 @@ class HostEdges(Edges):
         self._notes = notes
 
     def keep(self, value: Any) -> tuple[str, int]:
-        """Return what stands for a handle of the plugin."""
+        """Return the stand-in for a handle of the plugin."""
         if type(value) is not Handle:
             raise WireError(f"{kind_of(value)} cannot be sent to the process of {self._plugin}: {_INSTEAD}")
         if value.plugin != self._plugin:

@@ -170,7 +170,7 @@ def _installed(distribution: str | None, path: Path | None) -> Packages:
 
 
 def _declared(root: Path | None, own: Packages, builder: PackageBuilder) -> DeclaredPackages:
-    """Return what a plugin requires besides the host."""
+    """Return the requirements of a plugin besides the host."""
     found = builder.declared(root) if root is not None else None
     for one in own.distributions.values():
         found = DeclaredPackages(f"{one.name} {one.version}", _without_extras(one))
@@ -185,7 +185,7 @@ def _declared(root: Path | None, own: Packages, builder: PackageBuilder) -> Decl
 
 
 def _of_extras(extras: Collection[str]) -> list[str]:
-    """Return what the host requires with extras, and does not without."""
+    """Return the requirements that the host has only with extras."""
     wanted = [parsed(line, DISTRIBUTION) for line in _host().requires or () if extras]
     return [f"{one.name}{one.specifier}" for one in wanted if is_of_extra(one.marker, extras)]
 
@@ -218,8 +218,8 @@ def _host() -> Distribution:
 
 @cache
 def _base() -> Packages:
-    """Return what the host itself requires, as it is installed: what its code needs in a process, and what authors may
-    take for granted. Blocking."""
+    """Return the packages that the host itself requires, as installed: its code needs them in a process, and authors
+    may take for granted. Blocking."""
     return required(_host().requires or (), sys.path, DISTRIBUTION, _of_the_host())
 
 

@@ -71,7 +71,7 @@ NONE = Packages({})
 def required(
     requirements: Iterable[str], path: Sequence[str], asked_by: str, without: Collection[str] = ()
 ) -> Packages:
-    """Return what is installed of requirements and of all that they require, as the first on `path` has it; `asked_by`
+    """Return the packages installed for requirements and all that they require, as first found on `path`; `asked_by`
     has them, as messages say. Distributions `without`, by normalised names, and what they require are left out."""
     walk = _Walk(path, without)
     for text in requirements:

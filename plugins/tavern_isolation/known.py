@@ -64,7 +64,7 @@ class Known:
 
 @lru_cache(64)
 def _own_or_stand_in(text: str) -> Any:
-    """Return what a description is of, where this process can import the very same, else a stand-in."""
+    """Return the class that a description is of, where this process can import the very same, else a stand-in."""
     made = stand_in(text)
     try:
         found = resolve_name(reference_of(made))

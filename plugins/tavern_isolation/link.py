@@ -414,7 +414,7 @@ class Link(asyncio.BufferedProtocol):
 
 
 def _error(kind: int, parts: Message) -> BaseException:
-    """Return what the other side raised."""
+    """Return the error that the other side raised."""
     if kind == CANCELLED:
         return PluginFailure("it was cancelled on the other side")
     if kind != ERROR or len(parts) != 1 or len(parts[0]) > MAX_ERROR:

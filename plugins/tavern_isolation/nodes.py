@@ -53,7 +53,7 @@ class RemoteRunner:
         return _Instance(self, config)
 
     async def change(self, inputs: Values, config: Values) -> JsonValue:
-        """Return what the author's `is_changed` returns."""
+        """Return the answer of the author's `is_changed`."""
         answer: JsonValue = json.loads(await self._both("node.change", {}, inputs, config))
         return answer
 

@@ -27,7 +27,7 @@ class _Place(Model):
 
 
 def with_place(error: Exception, plugin: str, root: str | None) -> TavernError:
-    """Return what is sent of an error: with the innermost place of the plugin's own code that it passed."""
+    """Return an error as it is sent: with the innermost place of the plugin's own code that it passed."""
     sent = error if isinstance(error, TavernError) else PluginFailure(describe(error), plugin=plugin)
     for one in (error, error.__cause__):
         if one is None or root is None:
@@ -46,8 +46,8 @@ def with_place(error: Exception, plugin: str, root: str | None) -> TavernError:
 
 
 def raised_there(error: TavernError, outside: Callable[[str], str]) -> Exception:
-    """Return what the host would have caught in its own process: a syntax error as itself, any other with its place as
-    its cause. `outside` gives the path of a file as the host sees it."""
+    """Return the error that the host would have caught in its own process: a syntax error as itself, any other with its
+    place as its cause. `outside` gives the path of a file as the host sees it."""
     try:
         place = _Place.model_validate(error.info.details.pop(_PLACE, None))
     except ValidationError:

@@ -273,7 +273,7 @@ class Requests:
         )
 
     def state(self) -> HostState:
-        """Return what the child is to know of the host now."""
+        """Return the host's state as the child is to know it now."""
         context, catalogue = self._context, self._catalogue
         _, _, published = references(catalogue, context.plugin)
         return HostState(

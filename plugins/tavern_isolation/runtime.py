@@ -264,7 +264,7 @@ class IsolatedRuntime(InProcessRuntime):
         raise NotFound(f"{handler} of {self.plugin} is in another process")
 
     def provider_problems(self, info: ServiceInfo, check: Callable[[type], list[Problem]]) -> list[Problem]:
-        """Return what is wrong with the class that a descriptor of a service names, as the child found."""
+        """Return the problem that the child found with the class that a descriptor of a service names."""
         return self._fact(info.handler).as_provider
 
     def schema(self, reference: str) -> dict[str, Any]:

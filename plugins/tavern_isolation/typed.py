@@ -281,8 +281,8 @@ def remote_method(
     name: str,
     head: Head,
 ) -> Callable[..., Any]:
-    """Return what is called as the method `function` of a class that both sides know, and asks the other side to do
-    it by the call `name`; `link` returns the link when it is needed."""
+    """Return a function that has the signature of `function`, of a class that both sides know, and asks the other side
+    to do it by the call `name`; `link` returns the link when it is needed."""
     signature = signature_without_self(function)
 
     async def call(*args: Any, **kwargs: Any) -> Any:

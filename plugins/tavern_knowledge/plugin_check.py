@@ -17,7 +17,7 @@ _EACH = re.compile(r"; (?=\$)")
 
 
 async def check_plugin(plugin: CheckedPlugin) -> list[Finding]:
-    """Return what is wrong with a plugin's bases."""
+    """Return the faults of a plugin's bases."""
     folder = plugin.folders.get("knowledge")
     return [] if folder is None else await asyncio.to_thread(_check, Path(folder))
 

@@ -88,7 +88,7 @@ def _tool(function: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _items(message: ChatMessage, images: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return what a message is in the input: itself, its thoughts, its calls, or the result of one."""
+    """Return a message's items in the input: itself, its thoughts, its calls, or the result of one."""
     urls = addresses(message, images)
     if message.role == "tool":
         said = [{"type": "input_text", "text": message.content}, *map(_file, urls)]

@@ -81,7 +81,7 @@ class Wire(Protocol):
         """Return sentences on the differences from what was asked for."""
 
     def reader(self, model: str) -> Reader:
-        """Return what reads an answer."""
+        """Return the reader of an answer."""
 
     def models_path(self) -> str:
         """Return where the list of models is."""

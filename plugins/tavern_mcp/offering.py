@@ -190,7 +190,7 @@ class _ClientCall:
                 note = error.message
 
     async def _attended(self, ctx: Asked, work: Awaitable[ToolResult]) -> ToolResult | types.InputRequiredResult:
-        """Return what a call gives; what waits for a person meanwhile is put to the one at the client."""
+        """Return the result of a call; questions for a person meanwhile are put to the one at the client."""
         if not _can_ask(ctx):
             return await work
         return await self._people.attend(ctx, self._definition.id, self._person, work)

@@ -66,7 +66,7 @@ class People:
     async def attend(
         self, ctx: Asked, tool_id: str, person: CallContext, work: Awaitable[ToolResult]
     ) -> ToolResult | types.InputRequiredResult:
-        """Return what a call gave, or what a client has to ask first, where it comes back with that."""
+        """Return the result of a call, or the question that a client has to ask first, and come back with."""
         events = self._context.events.subscribe(_EVENT)
         making = asyncio.ensure_future(_awaited(work))
         attended = Attended(tool_id, person, person.trace_id, making, events)
@@ -165,19 +165,19 @@ async def _awaited(work: Awaitable[ToolResult]) -> ToolResult:
 
 
 def required(task: ToolTask, state: str, note: str = "") -> types.InputRequiredResult:
-    """Return what a client has to ask before it repeats a request with a state."""
+    """Return the question that a client has to ask before it repeats a request with a state."""
     message, schema = form_of(task, note)
     asked = types.ElicitRequestFormParams(message=message, requested_schema=schema)
     return types.InputRequiredResult(input_requests={_APPROVE: types.ElicitRequest(params=asked)}, request_state=state)
 
 
 def response_of(responses: Any) -> object:
-    """Return what a person said, of the responses that a client brings."""
+    """Return a person's answer, of the responses that a client brings."""
     return (responses or {}).get(_APPROVE)
 
 
 def form_of(task: ToolTask, note: str = "") -> tuple[str, dict[str, Any]]:
-    """Return what a person is asked about a task, and the form for the answer, as the protocol allows forms."""
+    """Return the question to a person about a task, and the form for the answer, as the protocol allows forms."""
     question = None if task.approval is None else task.approval.question
     if question is None:
         reason = f" ({task.approval.reason})" if task.approval is not None else ""

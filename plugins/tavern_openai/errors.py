@@ -31,7 +31,7 @@ def in_form(problem: Mapping[str, Any]) -> HttpResponse:
 
 
 def failed(error: TavernError) -> dict[str, Any]:
-    """Return what a stream says of a failure once it has begun."""
+    """Return the event by which a stream that has begun tells of a failure."""
     info = error.info
     status, code = _status(HTTP_STATUS.get(info.code, 500), info.code, info.details)
     return _body(status, code, say(info.message), info.details)

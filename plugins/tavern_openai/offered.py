@@ -30,8 +30,8 @@ async def offered(context: PluginContext) -> list[str]:
 
 
 async def require_offered(context: PluginContext, model: str) -> tuple[str, str]:
-    """Return what a model is, `agent`, `workflow` or `model`, and its name as such. Raises `NotFound` for one that is
-    not offered; whether there is one, who is asked says."""
+    """Return the kind of a model, `agent`, `workflow` or `model`, and its name as such. Raises `NotFound` for one that
+    is not offered; whether there is one, who is asked says."""
     kind, _, name = model.partition("/")
     if kind not in KINDS or not name:
         kind, name = MODEL.removesuffix(":"), model

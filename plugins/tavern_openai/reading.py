@@ -50,7 +50,7 @@ class Asked:
 
 
 def read_chat(body: ChatBody) -> Asked:
-    """Return what a body asks for. Raises `InvalidInput` whose details name the `param` that is wrong."""
+    """Return the request in a body. Raises `InvalidInput` whose details name the `param` that is wrong."""
     parameters = read_parameters(body.further())
     schema = None
     if body.response_format is not None:

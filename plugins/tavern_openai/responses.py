@@ -23,7 +23,7 @@ _FUNCTION = ("name", "description", "parameters", "strict")
 
 
 def read_responses(body: ResponsesBody) -> Asked:
-    """Return what a body asks for. Raises `InvalidInput` whose details name the `param` that is wrong."""
+    """Return the request in a body. Raises `InvalidInput` whose details name the `param` that is wrong."""
     further = body.further()
     for name in _KEPT:
         if name in further:

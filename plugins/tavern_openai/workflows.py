@@ -80,8 +80,8 @@ class WorkflowTarget:
                 return
 
     async def _called(self, *, streams: bool) -> ToolResult:
-        """Return what the workflow gave. Raises what it failed with, and `Conflict` where a person has to approve it
-        first."""
+        """Return the workflow's result. Raises the error that it failed with, and `Conflict` where a person has to
+        approve it first."""
         request = ToolCallRequest(tool_id=self._id, arguments=await self._arguments())
         scope = ToolScope(allowed=[self._id], streams=streams)
         result = await self._tools.call(request, scope=scope, call=self._call)

@@ -136,7 +136,7 @@ def versions(places: Sequence[str]) -> dict[str, str]:
 
 
 def unmet(environment: Sequence[str], folders: Sequence[str]) -> set[str]:
-    """Return what distributions in the folders of packages need, and not all that may be imported for it is: that of
+    """Return the requirements of distributions in folders of packages that are not met by what may be imported: that of
     the environment, else those of the folders."""
     here, there = versions(environment), dict[str, set[str]]()
     for folder in folders:

@@ -50,7 +50,7 @@ class PanelFiles:
         raise NotFound(f"there is no panel {panel_id!r:.200}{hint}", panel=panel_id[:200])
 
     def state_of(self, panel_id: str) -> object:
-        """Return what differs once a panel is another."""
+        """Return a stamp that differs once a panel is another."""
         stored = self.panels.get(panel_id)
         return stored.revision if stored is not None else self.broken.get(panel_id)
 

@@ -32,7 +32,7 @@ class PanelAnswer(Model):
 
 
 async def question_of(run_id: str, call: CallContext, context: PluginContext) -> PanelQuestion | None:
-    """Return what a run asks at this moment."""
+    """Return the question of a run at this moment."""
     asked = TaskFilter(statuses=[TaskStatus.AWAITING_APPROVAL], limit=_MOST)
     for task in await context.services.get(TOOL_MANAGER).tasks(asked, call=call):
         approval = task.approval

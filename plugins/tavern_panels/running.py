@@ -141,7 +141,7 @@ class PanelInUse:
         return (await self._services.get(AGENT_RUNTIME).start(asked, call=self._call)).id
 
     async def messages(self, element_id: str, number: int) -> list[PanelMessage]:
-        """Return what was said in this person's conversation of a number.
+        """Return the messages of this person's conversation of a number.
 
         Of an agent's work its last words are among it, without its calls and what it observed.
         """

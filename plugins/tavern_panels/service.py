@@ -61,7 +61,7 @@ class Panels(PanelManager):
         return (await asyncio.to_thread(parsed, document))[1]
 
     async def check(self, panel_id: str | None = None, *, document: Document | None = None) -> list[PanelProblem]:
-        """Return what is wrong with the panels; see the interface."""
+        """Return the problems of the panels; see the interface."""
         if document is None:
             return await check_panels(await self._now(), panel_id, self._context)
         panel, problems = await asyncio.to_thread(parsed, document)

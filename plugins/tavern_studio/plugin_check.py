@@ -182,7 +182,8 @@ def _calls(root: Node) -> Iterator[_Call]:
 
 
 def _of(node: Node | None) -> str:
-    """Return what a method is of: the last name of `api.ui`, and `events` of `api.services.get("events")`."""
+    """Return the object that a method is called on: the last name of `api.ui`, and `events` of
+    `api.services.get("events")`."""
     if node is None:
         return ""
     if node.type == "member_expression":

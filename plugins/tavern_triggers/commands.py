@@ -128,7 +128,7 @@ async def delete(arguments: Arguments, context: PluginContext) -> Output:
 
 
 def _said(state: TriggerState) -> list[CommandOutput]:
-    """Return what there is to say of a trigger that was changed: a secret this once."""
+    """Return the answer about a trigger that was changed: a secret this once."""
     said = [CommandOutput(kind="message", text=f"{state.id}: {state.status}")]
     if state.next:
         said.append(CommandOutput(kind="text", text=f"next: {state.next[0]:%Y-%m-%d %H:%M:%S} UTC"))

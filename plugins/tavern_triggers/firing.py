@@ -201,7 +201,7 @@ class Firings:
             await asyncio.sleep(_LOOK)  # where it waits for others
 
     async def outputs(self, run_id: str, trigger: Trigger) -> dict[str, JsonValue]:
-        """Return what a run that has ended gave: the outputs of a workflow, the `text` of an agent."""
+        """Return the result of a run that has ended: the outputs of a workflow, the `text` of an agent."""
         if trigger.agent is not None:
             return {"text": (await self._context.services.get(AGENT_RUNTIME).wait(run_id)).text}
         return (await self._context.services.get(EXECUTION_ENGINE).get(run_id)).outputs

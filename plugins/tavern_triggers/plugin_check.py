@@ -25,7 +25,7 @@ _MEND = {
 
 
 async def check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
-    """Return what is wrong with a plugin's triggers; what they start is looked up for one that is loaded."""
+    """Return the faults of a plugin's triggers; their targets are looked up for one that is loaded."""
     folder = plugin.folders.get("triggers")
     if folder is None:
         return []

@@ -147,7 +147,7 @@ class TriggerStore:
     # --- triggers ---------------------------------------------------------------------------------
 
     async def revision(self) -> tuple[int, int]:
-        """Return what differs whenever a trigger was enabled, switched off or deleted."""
+        """Return a stamp that differs whenever a trigger was enabled, switched off or deleted."""
         query = "SELECT count(*), coalesce(max(changed), 0) FROM triggers"
         return await self._database.read(lambda c: tuple(c.execute(query).fetchone()), (0, 0))
 

@@ -292,7 +292,7 @@ class Watcher:
 
 
 def ended_firing(run: Run) -> NewFiring:
-    """Return what a run that has ended fires."""
+    """Return the triggers that a run's end fires."""
     error = run.error.message if run.error is not None else None
     about = {"runId": run.id, "workflow": run.workflow_id, "status": run.status.value, "error": error}
     outputs = run.outputs if len(json.dumps(run.outputs, default=str)) < 64 * 1024 else {}

@@ -133,7 +133,7 @@ def _digest(content: bytes) -> str:
 
 
 def payload_of(body: bytes, headers: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return what a webhook says: its body as a JSON object, a form's fields, or another JSON value or text as `body`.
+    """Return a webhook's payload: its body as a JSON object, a form's fields, or another JSON value or text as `body`.
     Raises `InvalidInput` for JSON that is none."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":

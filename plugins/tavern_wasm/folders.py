@@ -22,8 +22,8 @@ class Seen:
 
 
 def seen_by(launch: SandboxLaunch, staged: StagedFolders) -> list[Seen]:
-    """Return what a module sees; the folder that it starts in is `.` for it, too. Blocking. Raises `StagingError`,
-    `OSError`."""
+    """Return the folders that a module sees; the folder that it starts in is `.` for it, too. Blocking. Raises
+    `StagingError`, `OSError`."""
     seen = [Seen(place, target, changes=True) for target, place in staged.places.items()]
     files = staged.box / "files"
     left = launch.limits.scratch

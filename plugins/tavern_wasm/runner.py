@@ -121,7 +121,7 @@ def _run(job: dict[str, Any], watch: Watch) -> tuple[int, str | None, str]:
 
 
 def _config() -> wasmtime.Config:
-    """Return what a module may use: nothing that has a memory, or a thread, which is not limited."""
+    """Return the features that a module may use: nothing that has a memory, or a thread, which is not limited."""
     import wasmtime
 
     config = wasmtime.Config()
@@ -134,7 +134,7 @@ def _config() -> wasmtime.Config:
 
 
 def _wasi(job: dict[str, Any]) -> wasmtime.WasiConfig:
-    """Return what a module sees: its words, its variables, its pipes, and the folders that it was granted."""
+    """Return a module's surroundings: its words, its variables, its pipes, and the folders that it was granted."""
     import wasmtime
 
     wasi = wasmtime.WasiConfig()

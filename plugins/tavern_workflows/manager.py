@@ -384,7 +384,7 @@ class Workflows(WorkflowManager):
         return scan
 
     async def _revision(self) -> tuple[int, int]:
-        """Return what grows once plugins or files change."""
+        """Return a number that grows once plugins or files change."""
         files = await self._watched.revision(*(str(folder.path) for folder in self._folders))
         return self._context.hooks.revision, files
 

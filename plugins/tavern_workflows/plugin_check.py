@@ -29,7 +29,7 @@ _ELSE = "docs/workflows.md says what a workflow has; the editor shows the proble
 
 
 async def check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
-    """Return what is wrong with a plugin's workflow files; whether their nodes are there is known of one that is
+    """Return the faults of a plugin's workflow files; whether their nodes are there is known of one that is
     loaded."""
     folder = plugin.folders.get("workflows")
     if folder is None:

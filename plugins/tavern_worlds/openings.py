@@ -48,7 +48,7 @@ async def introduce(
 async def _greeting(
     context: PluginContext, run: SceneRun, member: SceneMember, profile: AgentProfile, call: CallContext | None
 ) -> list[ChatMessage]:
-    """Return what an agent says first: nothing, where it is no character or its card has no greeting."""
+    """Return an agent's first words: none, where it is no character or its card has no greeting."""
     character = profile.custom_metadata.get("character")
     if not isinstance(character, str) or not context.services.has(CHARACTERS):
         return []

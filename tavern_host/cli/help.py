@@ -19,7 +19,7 @@ FIRST = (
 
 
 def first_steps() -> str:
-    """Return what to begin with, in the language of the terminal."""
+    """Return the first commands to try, in the language of the terminal."""
     formatter = _Formatter()
     formatter.write_dl(FIRST)
     return formatter.getvalue().rstrip("\n")

@@ -162,13 +162,13 @@ class Frontend(Model):
         return None
 
     def part(self) -> FrontendBuild | FrontendVanilla | None:
-        """Return what a browser loads."""
+        """Return the file that a browser loads."""
         return self.vanilla if self.vanilla is not None and self.type != "vite" else self.build
 
     def info(
         self, plugin: str, files: FrontendFiles | None = None, declared: Sequence[UiDeclaration] = ()
     ) -> FrontendInfo | None:
-        """Return what the page knows of the front end; of one that is loaded, with its files and declarations."""
+        """Return the front end as the page knows it; of one that is loaded, with its files and declarations."""
         part, folder = self.part(), self.folder()
         if part is None or folder is None:
             return None
@@ -355,7 +355,7 @@ class Manifest(Model):
     publishes: Publishes = Field(default_factory=Publishes)
 
     def entries(self) -> dict[str, Entry]:
-        """Return what the plugin contributes as files, by the name of the field: a folder of its own, or a module."""
+        """Return the sources of files that the plugin contributes, by field: a folder of its own, or a module."""
         found = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: value for name, value in found.items() if isinstance(value, Entry)}
 

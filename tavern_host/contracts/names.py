@@ -57,7 +57,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def look_up(what: str, name: str, known: Mapping[str, T]) -> T:
-    """Return what has a name. Raises `NotFound` with near names."""
+    """Return the entry with this name. Raises `NotFound` with near names."""
     if name not in known:
         hint = suggest(name, known)
         raise NotFound(f"there is no {what} {name!r}" + (f"; {hint}" if hint else ""))

@@ -183,7 +183,7 @@ def _override_problems(services: ServiceRegistry, loaded: LoadedPlugin) -> list[
 def _provider_problems(
     services: ServiceRegistry, loaded: LoadedPlugin, info: ServiceInfo, *, is_override: bool
 ) -> list[Problem]:
-    """Return what is wrong with a provider; only an override may be of an older version of the interface."""
+    """Return the problem with a provider, if any; only an override may be of an older version of the interface."""
     interfaces, published = services.catalogue.interfaces, loaded.declarations.published.interfaces
     if info.service not in (names := [*interfaces, *published]):
         return [Problem(message=f"there is no service {info.service!r}", hint=suggest(info.service, names))]

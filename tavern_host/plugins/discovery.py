@@ -216,7 +216,7 @@ def content_hash(files: Mapping[str, bytes]) -> str:
 
 
 def fingerprint(root: Path, *, is_dev: bool = False) -> int:
-    """Return what differs once any file of a plugin's folder was written, added or removed."""
+    """Return a stamp that differs once any file of a plugin's folder was written, added or removed."""
     try:
         return hash(tuple(sorted((str(path), path.lstat().st_ctime_ns) for path in _files(root, is_dev))))
     except OSError:

@@ -82,7 +82,7 @@ def _declared(
 
 
 def _document(file: Path, key: str) -> dict[str, Any]:
-    """Return what stands in a file; nothing, where it cannot be read or does not hold the key."""
+    """Return the value in a file; nothing, where it cannot be read or does not hold the key."""
     with suppress(TavernError):
         data = read_document_bytes(file)
         if len(data) <= MAX_FILE and f'"{key}"'.encode() in data:

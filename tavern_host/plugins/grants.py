@@ -53,7 +53,7 @@ class Switches(Model):
 
 
 def stamp(path: Path) -> tuple[int, int]:
-    """Return what differs after each change of a file that is always replaced."""
+    """Return a stamp that differs after each change of a file that is always replaced."""
     try:
         about = path.stat()
     except FileNotFoundError:
@@ -70,7 +70,8 @@ class _Store(Generic[M]):
         self._hint = f"use the version that wrote it, or remove the file and {hint}"
 
     def load(self) -> M:
-        """Return what is in the file, or nothing decided. Raises `InvalidFile` where the file was damaged."""
+        """Return the decisions in the file, none where there is no file. Raises `InvalidFile` where the file was
+        damaged."""
         try:
             return self._kind.model_validate_json(self._path.read_bytes())
         except FileNotFoundError:
@@ -81,7 +82,7 @@ class _Store(Generic[M]):
             raise InvalidFile(self._path, [problem]) from None
 
     def changed(self) -> tuple[int, int]:
-        """Return what differs after each change of the file."""
+        """Return a stamp that differs after each change of the file."""
         return stamp(self._path)
 
     def _change(self, change: Callable[[M], M]) -> None:

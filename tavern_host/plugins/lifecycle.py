@@ -72,7 +72,7 @@ class Lifecycle:
         return [loaded for loaded in self.loads() if loaded.record.name == name]
 
     def collected(self, hook: str) -> list[LoadedHookResult]:
-        """Return what the modules that manifests name contribute to a hook."""
+        """Return the answers to a hook of the modules that manifests name."""
         return [
             LoadedHookResult(items, loaded.runtime, loaded.context, loaded.in_flight)
             for loaded in list(self.active.values())
@@ -118,7 +118,7 @@ class Lifecycle:
         return loaded
 
     def _code_name(self, record: Record, manifest: Manifest) -> str:
-        """Return what names the code of this load; see `context.HookResult`.
+        """Return the name of this load's code; see `context.HookResult`.
 
         Which code of an installed package a later load reads is unknown, so each of those has a unique name.
         """
@@ -357,7 +357,7 @@ def _check_imported(record: Record) -> None:
 
 
 def _source(record: Record, catalogue: Catalogue) -> PluginSource:
-    """Return what a runtime has to know of a plugin; modules that its manifest names are collected by hook."""
+    """Return a plugin as a runtime needs it; modules that its manifest names are collected by hook."""
     entries = {}
     for hook, kind in catalogue.collected().items():
         declared = getattr(record.manifest, catalogue.hooks[hook].field or "", None)

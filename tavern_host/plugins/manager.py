@@ -95,7 +95,7 @@ class Manager:
         return [self.report.info(record, collected=False) for record in records]
 
     def revision(self) -> object:
-        """Return what differs whenever `infos` may say something else; cheap, since it copies nothing."""
+        """Return a stamp that differs whenever `infos` may say something else; cheap, since it copies nothing."""
         owned = [loaded.ledger.revision for loaded in self.active.values()]
         said = [
             (r.read_at, r.state, r.pending_restart, r.permissions, *r.problems, *r.timings.values())

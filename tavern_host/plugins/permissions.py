@@ -91,7 +91,7 @@ def asked(
     publishers: Publishers,
     places: Places = NOWHERE,
 ) -> tuple[list[PermissionInfo], list[Problem]]:
-    """Return what a plugin asks for, and every permission in its manifest that does not exist.
+    """Return the permissions that a plugin asks for, and a problem for each in its manifest that does not exist.
 
     `code_hash` is given for a folder plugin with code or a front end: its content is part of what is reviewed. An
     `undecided` plugin asks to be imported at all.

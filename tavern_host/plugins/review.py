@@ -88,7 +88,7 @@ class Review:
         return "in-process" if is_embedded else said.get(THIRD_PARTY, "in-process")
 
     def trust_in(self, record: Record) -> Trust:
-        """Return what of a plugin needs no grant."""
+        """Return the permissions of a plugin that need no grant."""
         if record.first_party or record.is_dev or record.name in self.trust:
             return "everything"
         return "permissions" if record.name in self.operator.trust else "nothing"

@@ -59,7 +59,7 @@ class Boundary:
         return self.observers.get(plugin) or self.observers.get("")
 
     def runtime(self, source: PluginSource, context: PluginContext) -> InProcessRuntime:
-        """Return what loads a plugin and reaches its code."""
+        """Return the runtime that loads a plugin and reaches its code."""
         if source.placement == "in-process":
             return InProcessRuntime(source, context)
         place = first_party_part("placement:isolated")

@@ -120,7 +120,7 @@ def _change(values: Any, todo: Iterable[tuple[int, _Step]], keys: Sequence[Any],
 
 
 def _fault(value: Any, path: tuple[str | int, ...], seen: dict[int, bool]) -> WireError | None:
-    """Return what is wrong with a text or number in a value, or that it contains itself, as `seen` says."""
+    """Return the problem with a text or number in a value, or that it contains itself, as `seen` says."""
     try:
         if isinstance(value, str) and without_surrogates(value) is not value:
             raise WireError("the text holds half of a surrogate pair, which is not Unicode")
@@ -142,7 +142,7 @@ def _fault(value: Any, path: tuple[str | int, ...], seen: dict[int, bool]) -> Wi
 
 
 def _of(name: str, kind: type, made: Callable[[Any], Any]) -> _Step:
-    """Return what refuses values of another kind, and returns `made(value)`."""
+    """Return a function that refuses values of another kind, and returns `made(value)`."""
 
     def step(value: Any, level: int, left: list[int]) -> Any:
         if not isinstance(value, kind):
@@ -273,7 +273,7 @@ def _container(name: str, kind: Any, shapes: list[_Shape], size: int | None = No
 
 
 def _todo(shapes: list[_Shape], steps: list[_Step]) -> Callable[[tuple[type, ...]], list[tuple[int, _Step]]]:
-    """Return what says which values need their step, by the types of all."""
+    """Return a function that selects the values that need their step, by the types of all."""
     return lru_cache(64)(
         lambda kinds: [(at, steps[at]) for at, kind in enumerate(kinds) if kind not in shapes[at].plain]
     )
@@ -392,7 +392,7 @@ def _model(model: type[BaseModel]) -> _Shape:
 
 
 def _validator(model: type[BaseModel]) -> Callable[[Any, Any], Any]:
-    """Return what validates what more than types is asked of fields; of a model with code of its own, what makes it."""
+    """Return the validator of constraints on fields beyond their types; of a model with code of its own, its maker."""
     code, fields = model.__pydantic_decorators__, model.model_fields.items()
     validators = (code.validators, code.field_validators, code.root_validators, code.model_validators)
     hooks = (model.__pydantic_post_init__, model.__pydantic_custom_init__, model.__private_attributes__)

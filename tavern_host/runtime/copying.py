@@ -97,7 +97,7 @@ class Unfinished:
 
 
 def duplicate_or_begin(value: Any) -> Any:
-    """Return what `duplicate` does, or of a large value an `Unfinished` copy."""
+    """Return the copy that `duplicate` makes, or of a large value an `Unfinished` one."""
     if type(value) in SHARED:
         return value
     copied = [value]
@@ -177,7 +177,7 @@ def as_it_is(value: Any) -> Any:
 
 
 def copier(kind: type[TavernError], what: str, *, whole: bool) -> Callable[[Any], Any]:
-    """Return what copies a value; where it need not be `whole`, what it gives of a large one is `Unfinished`."""
+    """Return a function that copies a value; where it need not be `whole`, a large one's copy is `Unfinished`."""
     begin = duplicate if whole else duplicate_or_begin
 
     def refusal(error: Exception) -> Exception:

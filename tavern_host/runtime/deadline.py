@@ -32,7 +32,7 @@ ENDED: Any = object()
 
 
 async def contained(coroutine: Coroutine[Any, Any, T], what: str) -> T:
-    """Return what a coroutine of a plugin returns. `SystemExit` and its like become `PluginFailure`."""
+    """Return the result of a plugin's coroutine. `SystemExit` and its like become `PluginFailure`."""
     try:
         return await coroutine
     except (SystemExit, KeyboardInterrupt) as error:

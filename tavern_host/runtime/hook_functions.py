@@ -49,7 +49,7 @@ def hook_functions(
 
 
 def _options(value: Any) -> dict[str, Any] | None:
-    """Return what `@hookimpl` left on a value; none of a value's own code runs."""
+    """Return the options that `@hookimpl` left on a value; none of a value's own code runs."""
     if type(value) is FunctionType:  # as most: all of a namespace is looked at at each load
         options = value.__dict__.get("tavern_impl")
     elif issubclass(type(value), type):  # `isinstance` would ask what a value, such as a proxy, says that it is

@@ -69,7 +69,7 @@ class InFlight:
             raise self.refusal()
 
     def refusal(self) -> PermissionDenied:
-        """Return what a facility raises after the end."""
+        """Return the error that a facility raises after the end."""
         return PermissionDenied(f"{self.plugin} is not loaded any more", plugin=self.plugin)
 
     def use(self, cancel: Cancel | None = None) -> Use:

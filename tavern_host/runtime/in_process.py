@@ -103,7 +103,7 @@ class InProcessRuntime:
         return getattr(self._module, info.function)  # type: ignore[no-any-return]
 
     def published(self, name: str) -> Any:
-        """Return what `module:name`, counted from the plugin's package, names. Raises `NotFound`."""
+        """Return the object at `module:name`, counted from the plugin's package. Raises `NotFound`."""
         return self._resolve(f"{self._package}.{name}")
 
     def process(self) -> PluginProcess | None:
@@ -111,7 +111,7 @@ class InProcessRuntime:
         return None
 
     def function(self, handler: str) -> Callable[..., Any]:
-        """Return what `module:name` names inside the plugin's package. Raises `NotFound`."""
+        """Return the object at `module:name` inside the plugin's package. Raises `NotFound`."""
         target = self._resolve(handler)
         if not callable(target):
             raise NotFound(f"{self._source.name}: the handler {handler!r} is not callable")
@@ -142,7 +142,7 @@ class InProcessRuntime:
         return contained(in_callers_task(result, what), what) if isinstance(result, Coroutine) else result
 
     def provider_problems(self, info: ServiceInfo, check: Callable[[type], list[Problem]]) -> list[Problem]:
-        """Return what is wrong with the class that a service's descriptor names; `check` looks at what it offers."""
+        """Return the problem with the class that a service's descriptor names; `check` looks at what it offers."""
         try:
             provider = self.function(info.handler)
         except TavernError as error:

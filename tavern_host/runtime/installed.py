@@ -104,7 +104,7 @@ def is_published(module: str) -> bool:
 
 @functools.cache
 def first_party_part(reference: str) -> Any:
-    """Return what `module:name` names in such a module. Raises `NotFound`."""
+    """Return the object at `module:name` in such a module. Raises `NotFound`."""
     module, _, name = reference.partition(":")
     for found in first_party_modules(module):
         return resolve_name(f"{found.__name__}:{name}")
@@ -113,7 +113,7 @@ def first_party_part(reference: str) -> Any:
 
 @functools.cache
 def catalogue(language: str) -> Catalogue:
-    """Return what the texts of the host and of first-party plugins are in a language; no others speak for the host."""
+    """Return the texts of the host and of first-party plugins in a language; no others speak for the host."""
     if language == "en":
         return Catalogue()
     folders = [_RUNNING, *(folder for _, folder in first_party())]

@@ -39,7 +39,7 @@ def _parameters(owner: type, method: str) -> Parameters:
 
 
 def _parameter_problems(wanted: Parameters, offered: Parameters) -> list[str]:
-    """Return what a method must do to take every call that the interface's method takes."""
+    """Return the changes that a method needs to take every call that the interface's method takes."""
     kinds = {p.kind for p in offered.values()}
     problems = []
     missing = [name for name in wanted if name not in offered]

@@ -104,7 +104,8 @@ class JsonCall:
 
 
 def json_call(interface: type[ServiceInterface], method: str, view: Callable[[str], Any]) -> JsonCall:
-    """Return what calls a method, in either spelling of its name, with JSON; `view` returns the view of a service.
+    """Return a function that calls a method, by either spelling of its name, with JSON; `view` returns the view of a
+    service.
 
     Raises `NotFound`, `InvalidInput` for a stream, and what `view` raises.
     """

@@ -22,7 +22,7 @@ class SerialExecutor:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, operation: Callable[[], Awaitable[T]]) -> T:
-        """Return what `operation()` returns, called in a task of its own when its turn comes.
+        """Return the result of `operation()`, called in a task of its own when its turn comes.
 
         Cancelling the caller does not stop it. An operation that is asked for within another one, by a hook that it
         calls, runs at once: the hook could not wait for it otherwise.

@@ -170,7 +170,7 @@ def _event(one: ServerEvent) -> str:
 
 
 async def _while_there(request: web.Request, answering: Coroutine[Any, Any, T]) -> T:
-    """Return what answers a request. Where its client is gone before that, it is cancelled, and `ConnectionResetError`
+    """Return the answer to a request. Where its client is gone before that, it is cancelled, and `ConnectionResetError`
     raised."""
     task = asyncio.create_task(answering, name=f"answer {request.method} {request.path}")
     try:

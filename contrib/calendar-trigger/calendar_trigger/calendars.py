@@ -25,7 +25,7 @@ class Calendars:
         self.reading = asyncio.Lock()
 
     async def query(self, name: str) -> Any:
-        """Return what is asked for the events of a calendar. Raises `Misconfigured`, `ServiceUnavailable`,
+        """Return the query for the events of a calendar. Raises `Misconfigured`, `ServiceUnavailable`,
         `InvalidInput`; none says the address, which may be a secret."""
         settings = self._context.settings
         place = (settings.get("calendars") or {}).get(name)

@@ -25,9 +25,9 @@ MOST = 100
 
 
 async def poll(config: dict[str, JsonValue], cursor: str, context: PluginContext) -> TriggerSignals:
-    """Return what has become due since the cursor. An event has a key of its UID and its beginning, and fires once for
-    it however often it is given; one that is moved fires at its new time. Raises `InvalidInput` for a time zone that is
-    none, and as `Calendars.query`."""
+    """Return the events that have become due since the cursor. An event has a key of its UID and its beginning, and
+    fires once for it however often it is given; one that is moved fires at its new time. Raises `InvalidInput` for a
+    time zone that is none, and as `Calendars.query`."""
     at = now()
     kept = json.loads(cursor) if cursor else {"since": at.isoformat(), "until": at.isoformat()}
     since, until = (datetime.fromisoformat(kept[key]) for key in ("since", "until"))
@@ -65,7 +65,7 @@ def _moment(value: date, zone: ZoneInfo) -> datetime:
 
 
 def _signal(name: str, begin: datetime, event: Any, zone: ZoneInfo) -> TriggerSignal:
-    """Return what a trigger gets of an event; its keys become inputs of the workflow."""
+    """Return an event's payload for a trigger; its keys become inputs of the workflow."""
     uid = str(event.get("UID", ""))
     payload: dict[str, JsonValue] = {
         "calendar": name,

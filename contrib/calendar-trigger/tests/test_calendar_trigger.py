@@ -76,7 +76,7 @@ async def enable(host: Host, config: dict[str, Any], name: str = "at") -> None:
 
 
 async def fired(host: Host, count: int, name: str = "at") -> list[tuple[str, datetime]]:
-    """Return what the runs gave, the oldest first, when so many firings are over."""
+    """Return the results of the runs, the oldest first, when so many firings are over."""
     triggers, engine = host.services.get(TRIGGER_MANAGER), host.services.get(EXECUTION_ENGINE)
     firings: list[Firing] = []
     changes = aiter(host.events.subscribe("TRIGGER_UPDATE"))

@@ -100,7 +100,7 @@ class Bridge:
             self._answering.discard(chat)
 
     async def _answer_of(self, message: dict[str, Any]) -> str:
-        """Return what the agent says to a message, or why it says nothing."""
+        """Return the agent's reply to a message, or why there is none."""
         context, agents = self._context, self._context.services.get(AGENT_RUNTIME)
         agent, conversation = str(context.settings.get("agent")), f"telegram-{message['chat']}"
         request = AgentRequest(profile_id=agent, message=message["text"], conversation_id=conversation)

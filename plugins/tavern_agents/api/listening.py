@@ -57,7 +57,7 @@ async def answered(
 
 
 def _chunks(step: AgentTrace, said: str) -> list[LlmChunk]:
-    """Return what a client gets of a step: what the agent says, and as thoughts what it thinks and waits for."""
+    """Return a step as a client gets it: the agent's words, and as thoughts what it thinks and waits for."""
     if step.kind == "fragment":
         restarted = step.data.get("restarted")
         return [LlmChunk(restarted=str(restarted)) if restarted else LlmChunk(text=step.text)]
@@ -70,7 +70,7 @@ def _chunks(step: AgentTrace, said: str) -> list[LlmChunk]:
 
 
 def _said(step: AgentTrace, said: str) -> str:
-    """Return what the agent has said since it began to deliberate, after a step."""
+    """Return the agent's words since it began to deliberate, after a step."""
     if step.kind == "thinking" or step.data.get("restarted"):
         return ""
     return said + step.text if step.kind == "fragment" or _is_said(step, said) else said

@@ -138,7 +138,7 @@ class Characters(ServiceInterface, name="characters", version=2):
 
     @reads_content("characters:read", _READ)
     async def get_card(self, character: str) -> StoredCharacter:
-        """Return what a character's card says."""
+        """Return a character's card."""
 
     @acts("characters:write", _WRITE)
     async def save_card(
@@ -180,7 +180,7 @@ class Characters(ServiceInterface, name="characters", version=2):
 
     @acts("characters:read", _READ, since=2)
     async def greeting(self, character: str, *, conversation_id: str = "", call: CallContext | None = None) -> str:
-        """Return what a character says first where others are, to the person who asks: the first greeting of its card
+        """Return a character's first words where others are, to the person who asks: the first greeting of its card
         that is for groups, else its first; empty where it has none."""
 
     @acts("characters:write", _WRITE)

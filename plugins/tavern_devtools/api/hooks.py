@@ -16,5 +16,5 @@ from tavern_host.contracts.hooks import hookspec
     example="return [Finding(rule='recipes', message='it has no title', file=plugin.folders['acme'])]",
 )
 def tavern_check_plugin(plugin: CheckedPlugin, context: PluginContext) -> list[Finding]:
-    """Return what is wrong with the files of a plugin, or with what it has registered: who refuses something when it
+    """Return the faults of a plugin's files, or of its registrations: who refuses something when it
     runs says here that it will."""

@@ -14,7 +14,7 @@ from tavern_host.contracts.executions import Run, RunStatus
 
 
 def published_where_read(events: Events) -> Publish:
-    """Return what publishes those messages that somebody hears."""
+    """Return a function that publishes those messages that somebody hears."""
 
     def publish(messages: Iterable[Message]) -> None:
         if read := [message for message in messages if events.is_read(message[0])]:

@@ -75,7 +75,8 @@ class ChildServices:
         return await crossing.call(self._way.link, self._way.lent, "invoke", head, sent)
 
     def method(self, service: str, method: str) -> ServiceMethod:
-        """Return what calls a method by name: arguments and result are made JSON here, the host does the rest."""
+        """Return a function that calls a method by name: arguments and result are made JSON here, the host does the
+        rest."""
         from tavern_host.runtime.json_calls import json_call
 
         return json_call(self._known.interface(service), method, self.get)

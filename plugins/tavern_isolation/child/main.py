@@ -206,7 +206,8 @@ class Child:
         return (*answer, self._facts(value)) if isinstance(answer, tuple) else answer
 
     def _facts(self, items: Any) -> bytes:
-        """Return what the host has to know at once of what these descriptors name; see `hello.Facts`."""
+        """Return the facts that the host needs at once about the objects that these descriptors name; see
+        `hello.Facts`."""
         handlers, schemas = {}, {}
         items = items if isinstance(items, list | tuple) else ()
         problems = self._runtime.handler_problems(items)

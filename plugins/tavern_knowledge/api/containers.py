@@ -48,7 +48,7 @@ class CarriedCard:
 
 
 def container_of(data: bytes) -> Container:
-    """Return what kind of file this is, by its first bytes; `json` for anything else."""
+    """Return the kind of a file, by its first bytes; `json` for anything else."""
     if data.startswith(SIGNATURE):
         return "png"
     if data.startswith(_JPEG):

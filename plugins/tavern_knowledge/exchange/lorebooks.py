@@ -129,7 +129,7 @@ class _Fields:
 
 
 def _entry(id: str, kind: str, source: dict[str, Any], where: str) -> KnowledgeEntry:
-    """Return what an entry is here."""
+    """Return an entry as this project has it."""
     fields = _Fields(AS_WORLD[kind](source), where)
     secondary = fields.texts("keysecondary")
     logic = int(fields.number("selectiveLogic", 0))
@@ -233,7 +233,7 @@ def _book_entry(entry: KnowledgeEntry, index: int) -> tuple[dict[str, Any], set[
 
 
 def _kept(kind: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what is kept of the entry of a document: all but its text, which is there already."""
+    """Return an entry's metadata from its document: all but its text, which is there already."""
     text = TEXTS.get(kind, "content")
     if not isinstance(entry.get(text), str):
         return {"format": kind, "entry": entry}

@@ -149,8 +149,8 @@ def _last(ends: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _markdown(page: str) -> str:
-    """Return what people read on a page, with headings of Markdown. Each character is looked at once, whatever the page
-    leaves open, which `html.parser` of Python before 3.11.13 does not hold to."""
+    """Return the text that people read on a page, with headings of Markdown. Each character is looked at once, whatever
+    the page leaves open, which `html.parser` of Python before 3.11.13 does not hold to."""
     parts: list[str] = []
     at, verbatim = 0, 0
     while (found := _MARKUP.search(page, at)) is not None:
@@ -184,7 +184,7 @@ def _words(text: str, verbatim: int) -> str:
 
 
 def _mark(tag: str, *, closes: bool) -> str:
-    """Return what stands for a tag."""
+    """Return the text that stands for a tag."""
     if not tag or tag in _INLINE:
         return ""
     if tag in ("td", "th"):

@@ -98,7 +98,7 @@ class Macros:
         return _AROUND_TRIM.sub("", filled) if _TRIM in filled else filled
 
     def _value(self, inner: str, values: Mapping[str, str], drawn: _Draws) -> str | None:
-        """Return what takes a macro's place; None for one that is not known."""
+        """Return the text that takes a macro's place; None for one that is not known."""
         stripped = inner.strip()
         if stripped.startswith("//"):
             return ""

@@ -178,7 +178,7 @@ async def _content(answer: aiohttp.ClientResponse, target: str) -> bytes:
 
 
 async def _value(context: NodeContext, answer: aiohttp.ClientResponse, content: bytes) -> Any:
-    """Return what an answer holds, as its media type says."""
+    """Return the content of an answer, as its media type says."""
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if not content:
         return None

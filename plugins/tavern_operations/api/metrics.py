@@ -39,7 +39,7 @@ class Metrics(ServiceInterface, name="metrics", version=2):
 
     @reads(since=2)
     async def history(self, seconds: int) -> FigureHistory:
-        """Return what runs, memory, sockets, tokens, and the hooks and nodes of plugins were in the last seconds: about
+        """Return the figures of runs, memory, sockets, tokens, hooks and nodes of plugins over the last seconds: about
         one number a minute, at most 240 of each, of at most a day. Only a host that serves keeps them."""
 
 

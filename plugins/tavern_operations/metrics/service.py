@@ -65,7 +65,7 @@ class HostMetrics(Metrics):
         return found
 
     async def history(self, seconds: int) -> FigureHistory:
-        """Return what figures were. Raises `InvalidInput` for no time, or more than is kept."""
+        """Return the history of figures. Raises `InvalidInput` for no time, or more than is kept."""
         if not 0 < seconds <= LONGEST:
             raise InvalidInput(f"{seconds} seconds: figures of 1 to {LONGEST:,} seconds can be asked for")
         return self._recorder.since(clock.now() - timedelta(seconds=seconds), MOST)

@@ -221,7 +221,7 @@ class PanelManager(ServiceInterface, name="panelManager"):
     async def check(
         self, panel_id: str | None = None, *, document: dict[str, JsonValue] | None = None
     ) -> list[PanelProblem]:
-        """Return what is wrong with the panels, or one: files, and elements whose workflow, agent, input or output is
+        """Return the problems of the panels, or one: files, and elements whose workflow, agent, input or output is
         not there; with a `document`, with that one in the place of all files. Raises `NotFound`."""
 
     @reads

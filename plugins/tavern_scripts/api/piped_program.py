@@ -63,7 +63,7 @@ class PipedProgram:
         )
 
     def usage(self, *, cpu_ms: float | None = None, peak_memory: int | None = None) -> ScriptUsage:
-        """Return what was used since it was made, with what was measured elsewhere."""
+        """Return the resources used since it was made, with those measured elsewhere."""
         return ScriptUsage(
             wall_ms=(time.perf_counter() - self._since) * 1000,
             cpu_ms=cpu_ms,

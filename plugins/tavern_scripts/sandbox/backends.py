@@ -59,15 +59,15 @@ class Sandboxes:
         return settled.chosen
 
     async def interpreter(self, language: RunnableLanguage) -> str | None:
-        """Return what runs a language in the sandbox in force; None for a program of this machine, and where no sandbox
-        holds."""
+        """Return the interpreter of a language in the sandbox in force; None for a program of this machine, and where
+        no sandbox holds."""
         if any(language in info.interpreters for _, info in await self._contributed()):
             settled = await self._settle(language, every=False)
             return settled.chosen.interpreters.get(language) if settled.chosen is not None else None
         return None
 
     async def reports(self) -> list[BackendReport]:
-        """Return what is found out about each sandbox; all are tried out for it. What is in force for any language is
+        """Return a report on each sandbox; all are tried out for it. The one in force for any language is
         `chosen`."""
         found: dict[str, list[BackendReport]] = {}
         for language in (None, *get_args(RunnableLanguage)):

@@ -37,7 +37,7 @@ class Candidate:
         return language in self.interpreters if self.interpreters else language != "wasm"
 
     def report(self, **found: Any) -> BackendReport:
-        """Return what was found out about it."""
+        """Return the findings about it."""
         return BackendReport(name=self.name, languages=[*self.interpreters], hint=self.hint, **found)
 
 

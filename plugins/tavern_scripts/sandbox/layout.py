@@ -93,7 +93,7 @@ def installation(program: str) -> list[str]:
 
 
 def _stamp(path: str, follow: bool) -> tuple[int, int, int] | None:
-    """Return what is another one when there is something else at a path."""
+    """Return a stamp that is another one when there is something else at a path."""
     try:
         about = os.stat(path, follow_symlinks=follow)
     except OSError:
@@ -118,7 +118,7 @@ def _installation(program: str, _stamps: tuple[tuple[int, int, int] | None, ...]
 
 
 def _prefixes(path: str) -> list[str]:
-    """Return what belongs to one name of an interpreter: its prefix if that is an installation, else the file only."""
+    """Return the files of one name of an interpreter: its prefix if that is an installation, else the file only."""
     prefix = Path(path).parent.parent
     if Path(path).parent.name != "bin" or not _is_installation(prefix):
         return [path] if os.path.exists(path) else []

@@ -289,7 +289,7 @@ class _Box:
         return pid if isinstance(pid, int) else None
 
     async def _complained(self) -> str:
-        """Return what the maker said when it failed."""
+        """Return the maker's message when it failed."""
         assert self._maker is not None and self._outlets is not None
         self._maker.kill()
         said = b"".join([data async for name, data in self._outlets if name == "stderr"])[:_COMPLAINT]

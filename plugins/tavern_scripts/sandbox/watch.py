@@ -224,8 +224,8 @@ def _threads(pid: int) -> Iterator[str]:
 
 
 def _exact(part: _Memory) -> tuple[int, int]:
-    """Return what is a process's own and what it shares, with a part only of what several processes have, where that
-    can be seen; nothing of one that has ended."""
+    """Return the bytes that are a process's own and those it shares, with a part only of what several processes have,
+    where that can be seen; nothing of one that has ended."""
     try:
         with open(f"{part.folder}/smaps_rollup", "rb") as file:
             own, shared = _kilobytes(file.read(), b"Pss_Anon:", b"Pss_Shmem:")

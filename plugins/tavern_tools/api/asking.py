@@ -25,7 +25,7 @@ _MAX_FILE = 64 << 20
 
 
 def choices_of(question: ToolQuestion) -> list[str]:
-    """Return what can be chosen."""
+    """Return the choices."""
     expects: Any = question.expects
     return list(expects.get("enum") or expects.get("items", {}).get("enum") or [])
 
@@ -52,7 +52,7 @@ def _choice(choices: list[str], text: str) -> str:
 
 
 def field_value(field: Any, text: str) -> JsonValue:
-    """Return what is typed into a field of a form: JSON where it expects something else than a text."""
+    """Return the value of a text typed into a field of a form: JSON where it expects something else than a text."""
     if isinstance(field, dict) and field.get("type") in (None, "string") and "enum" not in field:
         return text
     try:
@@ -64,7 +64,7 @@ def field_value(field: Any, text: str) -> JsonValue:
 async def ask_at_terminal(
     context: PluginContext, task_id: str, question: ToolQuestion, ask: Ask, call: CallContext
 ) -> JsonValue:
-    """Return what a person answers; None where they decline, by an empty line. Raises `InvalidInput`."""
+    """Return a person's answer; None where they decline, by an empty line. Raises `InvalidInput`."""
     if question.kind == "form":
         return await _ask_fields(question, ask)
     lines = [f"  {number}. {choice}" for number, choice in enumerate(choices_of(question), 1)]

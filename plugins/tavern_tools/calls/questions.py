@@ -32,7 +32,7 @@ _VALUE = "any"
 
 
 def question_of(arguments: dict[str, JsonValue]) -> ToolQuestion:
-    """Return what a call asks. Raises `ToolFailure` for what nobody could answer."""
+    """Return the question of a call. Raises `ToolFailure` for what nobody could answer."""
     choices, schema = arguments.get("choices"), arguments.get("schema")
     kind = arguments.get("kind") or ("choice" if choices else "form" if schema else "text")
     if len(to_json(arguments, inf_nan_mode="constants")) > MAX_BYTES:

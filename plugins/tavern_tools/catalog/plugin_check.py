@@ -34,7 +34,7 @@ _ELSE = "docs/tools.md says what a tool file may have"
 
 
 async def check_plugin(plugin: CheckedPlugin, context: PluginContext, catalog: Catalog) -> list[Finding]:
-    """Return what is wrong with a plugin's tool files, and, of one that is loaded, with what its tools name."""
+    """Return the faults of a plugin's tool files, and, of one that is loaded, of the names in its tools."""
     folder, loop = plugin.folders.get("tools"), asyncio.get_running_loop()
     if folder is None:
         return []
@@ -65,7 +65,7 @@ _HERE = "its script cannot be run here: "
 
 
 async def _needed(context: PluginContext, plugin: CheckedPlugin, definition: ToolDefinition) -> list[str]:
-    """Return what a tool needs beside nodes, workflows and tools, and does not get."""
+    """Return the needs of a tool that are not met, beside nodes, workflows and tools."""
     found = [*unserved(context, definition)] if plugin.is_loaded else []
     method = service_method(context.services, definition) if definition.kind == "service" else None
     if plugin.is_loaded and method is not None and not isinstance(method, Unmet):

@@ -43,7 +43,8 @@ class Schemas:
         self.outside: set[str] = set()
 
     def target(self, reference: Any) -> Any:
-        """Return what a reference within the document leads to; None for one that leads out of it or nowhere."""
+        """Return the value that a reference within the document leads to; None for one that leads out of it or
+        nowhere."""
         found: Any = self._document
         if not isinstance(reference, str) or _LOCAL.fullmatch(reference) is None:
             self.outside.add(str(reference)[:200])

@@ -77,7 +77,7 @@ def text_of(value: Any, most: int = 500) -> str:
 
 
 def key_of(value: Any) -> str:
-    """Return what names a node: a text, or a number."""
+    """Return the name of a node: a text, or a number."""
     is_key = isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
     return str(value)[:200] if is_key else ""
 

@@ -137,7 +137,7 @@ async def _definitions(context: PluginContext) -> dict[str, NodeDefinition]:
 
 
 async def _problems(manager: WorkflowManager, document: dict[str, JsonValue]) -> list[str]:
-    """Return what else keeps a workflow from being run, such as a circle of links."""
+    """Return the other faults that keep a workflow from being run, such as a circle of links."""
     found = [one.message for one in await manager.check(document) if one.severity == "error"]
     told = [one for one in dict.fromkeys(found) if STANDS_FOR not in one]
     more = [f"and {len(told) - _MOST_PROBLEMS} more, which `tavern workflow check` lists"]

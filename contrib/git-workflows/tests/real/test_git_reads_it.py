@@ -20,7 +20,7 @@ pytestmark = [
 
 
 async def git(*arguments: str | Path) -> str:
-    """Return what git says."""
+    """Return git's output."""
     done = await asyncio.to_thread(subprocess.run, ["git", *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

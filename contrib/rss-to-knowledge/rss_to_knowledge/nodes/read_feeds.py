@@ -74,7 +74,8 @@ async def read_feeds(context: NodeContext) -> Read:
 
 
 async def _fetched(plugin: PluginContext, feed: str) -> bytes:
-    """Return what is at an address. Raises `ServiceUnavailable`. A redirect is not followed: it may lead anywhere."""
+    """Return the content at an address. Raises `ServiceUnavailable`. A redirect is not followed: it may lead
+    anywhere."""
     body = bytearray()
     try:
         async with plugin.http.session().get(feed, timeout=SECONDS, allow_redirects=False) as answer:

@@ -39,7 +39,7 @@ async def say(
 
 
 async def _asked(plugin: PluginContext, request: dict[str, Any]) -> bytes:
-    """Return what the server says. Raises `Misconfigured`, `ServiceUnavailable` with what the server says is wrong."""
+    """Return the server's answer. Raises `Misconfigured`, `ServiceUnavailable` with the server's message."""
     address = str(plugin.settings.get("address") or "").rstrip("/")
     if not address.startswith(("http://", "https://")):
         raise Misconfigured("no server is set up: set speech.address, such as https://api.openai.com/v1")
@@ -62,7 +62,7 @@ async def _asked(plugin: PluginContext, request: dict[str, Any]) -> bytes:
 
 
 def _reason(body: bytes) -> str:
-    """Return what is wrong, as OpenAI's servers say it in JSON."""
+    """Return the message of an error, as OpenAI's servers give it in JSON."""
     try:
         said = json.loads(body)["error"]
     except (LookupError, TypeError, ValueError):
