@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from benchmarks.agentsubject import QUESTION, REPLY, Subject, floor, subject
 from benchmarks.harness import ROUNDS, Result, Side, compare_sides, measured
+from benchmarks.layers import layers
 from benchmarks.serving import private_memory
 from tavern_agents.api.agents import AgentRequest
 from tavern_agents.api.histories import CHAT_HISTORY
@@ -156,4 +157,5 @@ FIGURES: dict[str, Callable[[], list[Result]]] = {
     "crowd": crowd,
     "fragments": fragments,
     "openai": openai,
+    "layers": layers,
 }
