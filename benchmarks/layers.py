@@ -7,7 +7,7 @@ import asyncio
 import cProfile
 import pstats
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ async def _layers() -> list[Result]:
             for _ in range(TURNS):
                 await bench.turn()
             profile.disable()
-    calls, seconds = Counter[str](), Counter[str]()
+    calls, seconds = Counter[str](), defaultdict[str, float](float)
     for function, (_, count, own, _, callers) in _stats(profile).items():
         for caller, (_, times, spent, _) in callers.items() if function[0] == "~" else ():
             room = _room(caller if caller[0] != "~" else function)
@@ -68,7 +68,7 @@ async def _layers() -> list[Result]:
         Result(
             f"calls in a turn: {room}", calls[room] / TURNS, "", every, "all, in shares of its time", spent / whole, 1
         )
-        for room, spent in seconds.most_common()
+        for room, spent in sorted(seconds.items(), key=lambda item: -item[1])
     ]
 
 
