@@ -117,8 +117,11 @@ class Report:
     def manifests(self) -> dict[str, Manifest]:
         """Return the manifests of all valid plugins by name, and of first-party ones all that can be read: what those
         publish is there in any case."""
-        valid = {n: r for n, r in self.records.items() if r.first_party or r.state is not PluginState.INVALID}
-        return {name: record.manifest for name, record in valid.items() if record.manifest}
+        return {
+            name: record.manifest
+            for name, record in self.records.items()
+            if record.manifest is not None and (record.first_party or record.state is not PluginState.INVALID)
+        }
 
     def permissions(self) -> list[AskedPermission]:
         """Return every permission that there is with the plugins that ask for it, and whether each has it."""

@@ -66,7 +66,8 @@ async def _hide_secrets(response: web.StreamResponse, secrets: frozenset[str]) -
         for name, value in [*response.headers.items()]:
             if (shown := redacted_json(value.encode(), secrets)) != value.encode():
                 response.headers[name] = shown.decode()
-    is_text = response.content_type.startswith("text/") or response.content_type.endswith(("json", "xml"))
+    kind = response.content_type
+    is_text = kind.startswith("text/") or kind.endswith(("json", "xml"))
     if isinstance(response, web.Response) and is_text and isinstance(body := response.body, bytes):
         is_large = len(body) > LARGE_TEXT
         shown = await asyncio.to_thread(redacted_json, body, secrets) if is_large else redacted_json(body, secrets)

@@ -151,7 +151,7 @@ class HostSettings(Settings):
     def secrets(self) -> frozenset[str]:
         """Return the secrets of all settings, in each layer, for what must not show them. Safe on any thread."""
         store, manifests, token = self._store, self._manifests(), self.operator_token()
-        known = (store.revision, token, *manifests)
+        known = (store.revision, token, [*manifests.values()])  # held, so that each is compared with itself first
         if self._secrets[0] != known:
             items = [(item, store.resolve(one)) for one in manifests.values() for item in one.config_options]
             values = [(item, value) for item, layered in items for value in layered.layers.get(item.key, {}).values()]
