@@ -32,7 +32,7 @@ AT_ONCE: Final = 0.01
 
 
 class Pace:
-    """A bucket that holds some seconds: what is taken out comes back as time passes."""
+    """A bucket that holds some seconds: what is used comes back as time passes."""
 
     def __init__(self, holds: float = 1.0) -> None:
         self._holds = holds

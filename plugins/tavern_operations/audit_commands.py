@@ -54,7 +54,7 @@ async def verify(make_host: Callable[[], Host], arguments: dict[str, Any]) -> As
         where = f"{log.path}:{check.line}" if check.line is not None else str(log.path)
         yield CommandOutput(kind="failure", text=f"{where}: {check.problem}", exit_code=1)
         return
-    yield CommandOutput(kind="message", text=f"{_counted(check.entries)}; nothing was changed or taken out.")
+    yield CommandOutput(kind="message", text=f"{_counted(check.entries)}; nothing was changed or removed.")
 
 
 def _line(entry: AuditEntry) -> str:

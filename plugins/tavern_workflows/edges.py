@@ -178,7 +178,7 @@ def _is_on_loop() -> bool:
 
 
 def _has_cycle(links: Iterable[tuple[str, str]]) -> bool:
-    """Return whether nodes are left that wait for one another when those that wait for none are taken out."""
+    """Return whether nodes are left that wait for one another once those that wait for none are removed."""
     after: dict[str, list[str]] = defaultdict(list)
     waiting: dict[str, int] = defaultdict(int)
     for source, target in links:

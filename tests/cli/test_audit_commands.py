@@ -45,7 +45,7 @@ def test_a_log_that_is_not_there_is_empty(project: Path) -> None:
     assert tavern(*tail).out == "The audit log is empty.\n"
     assert tavern(*tail, "--json").json() == []
     ran = tavern(*tail[:-1], "verify")
-    assert (ran.code, ran.out, ran.err) == (0, "0 entries; nothing was changed or taken out.\n", "")
+    assert (ran.code, ran.out, ran.err) == (0, "0 entries; nothing was changed or removed.\n", "")
     assert not (project / ".tavern" / "audit").exists()
 
 
@@ -59,7 +59,7 @@ def test_a_log_in_pieces_is_shown_and_checked_as_one(project: Path, operator_fol
         log.flush()
     assert len(list(log.path.parent.glob("audit.*.db"))) == 5
 
-    assert tavern("--project", project, "audit", "verify").out == "5 entries; nothing was changed or taken out.\n"
+    assert tavern("--project", project, "audit", "verify").out == "5 entries; nothing was changed or removed.\n"
     assert tavern("--project", project, "audit", "tail", "--lines", "3").out.count("acme.done") == 3
     min(log.path.parent.glob("audit.*.db")).unlink()
     assert "entry 2 follows entry 0" in tavern("--project", project, "audit", "verify").error
@@ -70,7 +70,7 @@ def test_a_log_in_pieces_is_shown_and_checked_as_one(project: Path, operator_fol
 def test_a_changed_log_fails_with_the_entry(project: Path, log: AuditLog) -> None:
     verify = ("--project", project, "audit", "verify")
     fine = tavern(*verify)
-    assert (fine.code, fine.out) == (0, "5 entries; nothing was changed or taken out.\n")
+    assert (fine.code, fine.out) == (0, "5 entries; nothing was changed or removed.\n")
     assert tavern(*verify, "--json").json() == {"entries": 5}
     tamper(log, "UPDATE entries SET entry = CAST(replace(entry, 'job 1', 'job 7') AS BLOB) WHERE seq = 2")
 
